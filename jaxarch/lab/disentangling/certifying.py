@@ -1,4 +1,4 @@
-"""Certificates of the networks of [D]: their one output orders examples, a threshold makes classes of it."""
+"""Certificates of the networks of [D]: a threshold on the single output makes two classes."""
 
 from __future__ import annotations
 
@@ -19,31 +19,34 @@ from jaxarch.lab.data import Task
 from jaxarch.lab.harness import certificate_table, certificates
 
 THRESHOLDS = 128
-"""Of equal distance, up to the largest output there can be: fixed before any example was looked at."""
+"""Number of equally spaced thresholds, up to the largest possible output.
+
+The thresholds are fixed before any example is looked at.
+"""
 FITTED = {"citeseer": "its inputs are principal components of all examples, those held out among them"}
-"""Data sets whose inputs were made of all examples, which the bounds assume of none."""
+"""Data sets whose inputs were computed from all examples; the bounds assume that no input was."""
 
 
 def certify_runs(done: Mapping[str, Any], task: Task, learning: Problem) -> pd.DataFrame:
-    """The certificates of all runs, the test rows being those that nothing was chosen by."""
+    """Compute the certificates of all runs on the test rows, by which nothing was chosen."""
     held_out = dataclasses.replace(learning, validation=jnp.asarray(task.test))
     return certificates(done, held_out, {"seed": task.seeds, "flipped": task.flipped}, certified)
 
 
 def certified(network: Network, problem: Problem) -> Certificate:
-    """The certificate of one run, at the threshold with the fewest errors on the training rows."""
+    """Certify one run at the threshold with the fewest errors on the training rows."""
     wrong = Partial(is_wrong, _threshold(problem, network.params, network.state))
     return certify(network, problem, wrong=wrong, choices=THRESHOLDS)
 
 
 def is_wrong(threshold: Array, outputs: Array, y: Array) -> Array:
-    """Whether an example is not on the side of the threshold that its label says, shape (n,)."""
+    """Tell whether each example is on the wrong side of the threshold for its label, shape (n,)."""
     return (outputs > threshold) != (y > 0.5)
 
 
 @jax.jit
 def _threshold(problem: Problem, params: PyTree, state: PyTree) -> Array:
-    """The first of those with the fewest errors on the training rows."""
+    """Return the first threshold with the fewest errors on the training rows."""
     rows = problem.training_rows()
     _, y = problem.gather(problem.data, problem.per_run, rows)
     outputs = problem.outputs(params, state)
@@ -54,7 +57,7 @@ def _threshold(problem: Problem, params: PyTree, state: PyTree) -> Array:
 
 
 def certified_table(table: pd.DataFrame, dataset: str, title: str) -> list[RenderableType]:
-    """The certificates of each strategy, and what is known to be otherwise than they assume."""
+    """Render the certificates of each strategy, with a warning where their assumptions are violated."""
     shown = certificate_table(table, title)
     if shown and dataset in FITTED:
         shown.append(f"! {dataset}: {FITTED[dataset]}: the bounds do not hold as they stand")

@@ -1,4 +1,4 @@
-"""[D] figure 2: the binarisation B_M and its derivative, for several M."""
+"""[D] figure 2: the binarization B_M and its derivative, for several M."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from jaxarch.lab.harness import Context, Experiment, ExperimentSettings, Outcome
 from jaxarch.masks import two_temperature
 
 NEAR_ZERO = 0.01
-"""The share of its maximum below which a derivative counts as being near 0."""
+"""Share of its maximum below which a derivative counts as near 0."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(ExperimentSettings):
-    """What can be set with `jaxarch run disentangling.fig2 --set NAME=VALUE`.
+    """Settings of `jaxarch run disentangling.fig2`, changed with `--set NAME=VALUE`.
 
     Attributes:
-      hards: the inverse temperatures M, a curve each.
+      hards: the inverse temperatures M, one curve each.
       range: scores go from minus this number to this number.
-      points: how many scores the curves are computed at.
+      points: number of scores at which the curves are computed.
     """
 
     hards: tuple[float, ...] = (1.0, 5.0, 10.0, 50.0, 500.0)
@@ -41,12 +41,12 @@ class Settings(ExperimentSettings):
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be computed."""
+    """Describe the planned computation."""
     return [f"B_M and its derivative at {settings.points} scores, M = {', '.join(map(str, settings.hards))}"]
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Compute the curves with the function that Algorithm 1 trains with."""
+    """Compute the curves with the mask function that Algorithm 1 trains with."""
     scores = jnp.linspace(-settings.range, settings.range, settings.points)
 
     def mask(score: jax.Array, hard: float, factor: bool) -> jax.Array:
@@ -79,7 +79,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def near_zero(table: pd.DataFrame) -> dict[float, float]:
-    """For each M, the share of scores at which the derivative is near 0."""
+    """Return the share of scores with a derivative near 0, for each M."""
     return {
         float(str(hard)): float((curve["derivative"] < NEAR_ZERO * float(str(hard)) / 4).mean())
         for hard, curve in table.groupby("hard")
@@ -87,7 +87,7 @@ def near_zero(table: pd.DataFrame) -> dict[float, float]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make its table."""
+    """Draw the figure and build its table."""
     table = results.table
     curves = {
         title: {

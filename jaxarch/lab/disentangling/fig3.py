@@ -1,4 +1,4 @@
-"""[D] figure 3: convergence of Algorithm 1 over both temperatures, and what start and rate do to it."""
+"""[D] figure 3: convergence of Algorithm 1 over both temperatures, initial scores and learning rates."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ CELL = ["variant", "hard", "soft", "flipped"]
 
 @dataclasses.dataclass(frozen=True)
 class Settings(TaskSettings):
-    """What can be set with `jaxarch run disentangling.fig3 --set NAME=VALUE`.
+    """Settings of `jaxarch run disentangling.fig3`, changed with `--set NAME=VALUE`.
 
     Attributes:
       positive: classes of the first group, which is y = 1 unless the task is flipped.
       negative: classes of the second group; no class is in both.
       train_per_class: examples of each class to train on.
       hards: the inverse temperatures M_hard.
-      ratios: M_hard / M_soft, at least 1; every one is run at every M_hard.
-      mean: of the initial scores, the same at every temperature unless a variant scales it with 1/M_hard.
-      score_std: standard deviation of the initial scores, scaled as their mean is.
-      reference: the M_hard at which the scaled scores and the scaled rate are those that are set here.
-      rate_without_factor: the learning rate where the gradient lacks its factor M_soft: by default the other
-        rate times 10, which makes the steps equal at M_soft = 10.
+      ratios: M_hard / M_soft, at least 1; each ratio is run at every M_hard.
+      mean: mean of the initial scores, equal at every temperature unless a variant scales it with 1/M_hard.
+      score_std: standard deviation of the initial scores, scaled like their mean.
+      reference: the M_hard at which the scaled scores and the scaled learning rate equal the values set here.
+      rate_without_factor: the learning rate where the gradient lacks its factor M_soft. By default it is 10
+        times the other learning rate, which makes the steps equal at M_soft = 10.
     """
 
     positive: tuple[int, ...] = (1, 2, 3)
@@ -61,15 +61,15 @@ class Settings(TaskSettings):
         self.check_each(check_positive, "score_std", "reference", "rate_without_factor")
 
     def temperatures(self) -> list[tuple[float, float]]:
-        """The grid of M_hard and M_soft."""
+        """Return the grid of M_hard and M_soft."""
         return [(hard, hard / ratio) for hard in self.hards for ratio in self.ratios]
 
 
 class Variant(NamedTuple):
-    """What is varied beside the temperatures.
+    """Factors that are varied beside the temperatures.
 
-    With scores in units of 1/M_hard and the rate in units of 1/M_hard^2, training depends on the ratio of the
-    temperatures alone, exactly.
+    With scores in units of 1/M_hard and the learning rate in units of 1/M_hard^2, training depends on the
+    ratio of the temperatures alone, exactly.
     """
 
     scaled_start: bool = False
@@ -78,7 +78,7 @@ class Variant(NamedTuple):
 
 
 def variants(settings: Settings) -> dict[str, Variant]:
-    """The variants by what they are called in tables and figures."""
+    """Return the variants, keyed by their names in tables and figures."""
     start, unit = f"N({settings.mean:g}, {settings.score_std:g})", f"{settings.reference:g}/M_hard"
     rate = settings.rate_without_factor
     return {
@@ -90,14 +90,14 @@ def variants(settings: Settings) -> dict[str, Variant]:
 
 
 def prepare(settings: Settings) -> tuple[Dataset, Task, Problem]:
-    """Data, task and problem."""
+    """Build data, task and problem."""
     data = settings.data()
     task = trial.split(settings, data, (settings.positive, settings.negative), settings.train_per_class)
     return data, task, trial.problem(settings, data, task)
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     data, task, _ = prepare(settings)
     cells = len(settings.temperatures())
     runs = len(task.seeds)
@@ -162,7 +162,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 def sweep_of(
     settings: Settings, grid: list[tuple[float, float]], runs: int, variant: Variant
 ) -> dict[str, Any]:
-    """Every run's temperatures, distribution of initial scores, and learning rate."""
+    """Build every run's temperatures, distribution of initial scores, and learning rate."""
     hard, soft = (np.repeat(values, runs).astype(np.float32) for values in zip(*grid, strict=True))
     unit = settings.reference / hard
     start = unit if variant.scaled_start else np.ones_like(hard)
@@ -179,7 +179,7 @@ def sweep_of(
 
 @dataclasses.dataclass(frozen=True)
 class _Search:
-    """From one run's settings to its search."""
+    """Builds the search of one run from its temperatures, score distribution and learning rate."""
 
     factor: bool
 
@@ -190,7 +190,7 @@ class _Search:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the tables."""
+    """Draw the figures and build the tables."""
     manifest, table, histories = results.manifest, results.table, results.arrays(LOSSES)
     flipped = np.asarray(manifest["flipped"])
     grid = list(table[["hard", "soft"]].drop_duplicates().itertuples(index=False))

@@ -1,4 +1,4 @@
-"""[D] figures 4 and 6 to 9: run time against AUC, every strategy, several tasks and training sizes."""
+"""[D] figures 4 and 6 to 9: run time against AUC for every strategy, several tasks and training sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jaxarch.lab.harness.tables import Table
 COMPARISONS = "comparisons.csv"
 CELL = ["task", "train_per_class", "flipped"]
 REFERENCES = ("unconstrained real", "logistic regression")
-"""Strategies that [D] does not have: shown, but not among those of which the best is sought."""
+"""Strategies that [D] does not have: shown, but left out of the search for the best strategy."""
 
 
 _DIGITS = ("1v2", "4v9", "1+2+3v4+5+6", "0+1+2+3+4v5+6+7+8+9")
@@ -36,11 +36,11 @@ SIZES = {"digits": (30, 60, 120), "mnist": (50, 100, 150), "citeseer": (50, 100,
 
 @dataclasses.dataclass(frozen=True)
 class Settings(StrategySettings):
-    """What can be set with `jaxarch run disentangling.fig4 --set NAME=VALUE`.
+    """Settings of `jaxarch run disentangling.fig4`, changed with `--set NAME=VALUE`.
 
     Attributes:
-      tasks: groups of classes, written 1+2+3v4+5+6; if it is empty, those known for the data set.
-      sizes: examples of each class to train on; if it is empty, those known for the data set.
+      tasks: groups of classes, written 1+2+3v4+5+6; if empty, the tasks known for the data set.
+      sizes: examples of each class to train on; if empty, the sizes known for the data set.
     """
 
     tasks: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Settings(StrategySettings):
         check_distinct("tasks", self.tasks)
 
     def complete(self) -> Self:
-        """The same with the tasks and sizes of the data set, where none are named."""
+        """Return the settings with empty tasks and sizes replaced by those known for the data set."""
         tasks, sizes = self.or_known("tasks", TASKS, "0v1"), self.or_known("sizes", SIZES, "50,100")
         return dataclasses.replace(self, tasks=tasks, sizes=sizes)
 
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 def prepare(settings: Settings) -> tuple[Dataset, list[Cell], Problem, dict[str, Any]]:
-    """Data, cells, the problem that is moved from cell to cell, and strategies."""
+    """Build data, cells, the problem (moved from cell to cell), and strategies."""
     data = settings.data()
     cells = [
         Cell(size, trial.split(settings, data, trial.read_groups(text), size))
@@ -78,7 +78,7 @@ def prepare(settings: Settings) -> tuple[Dataset, list[Cell], Problem, dict[str,
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     data, cells, _, chosen = prepare(settings)
     runs, trainings = 2 * settings.seeds, measuring.trainings(chosen)
     return [
@@ -110,7 +110,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the tables."""
+    """Draw the figures and build the tables."""
     table, comparisons = results.table, results.read(COMPARISONS)
     name, better = results.manifest["data"]["name"], measuring.better_orientation(table)
     is_better = table["flipped"] == table["task"].map(better)
@@ -131,14 +131,14 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def best_strategies(table: pd.DataFrame) -> pd.DataFrame:
-    """For each cell and strategy of [D], whether it has the highest median AUC (several may)."""
+    """Tell for each cell and strategy of [D] whether its median AUC is the highest (ties count)."""
     per_run = table[~table["strategy"].isin(REFERENCES)]
     medians = per_run.groupby([*CELL, "strategy"], sort=False)["auc"].median().unstack("strategy", sort=False)
     return medians.eq(medians.max(axis=1), axis=0)
 
 
 def _panels(table: pd.DataFrame) -> dict[str, dict[str, dict[str, tuple[float, np.ndarray]]]]:
-    """By task, by size, by strategy: seconds a run, and the AUC of all runs."""
+    """Map task, size and strategy to the seconds a run and the AUC of all runs."""
     return {
         f"{task}\n{trial.orientation(bool(rows['flipped'].iloc[0]))}": {
             f"{size} training examples a class": {
@@ -206,16 +206,16 @@ def _best(table: pd.DataFrame) -> Table:
 
 
 def _family(best: pd.DataFrame) -> int | None:
-    """In how many cells bin or bin->real is best, if they were run beside others."""
+    """Count the cells where bin or bin->real is best; None unless they ran beside others."""
     family = [name for name in best if name.startswith("bin")]
     return int(best[family].any(axis=1).sum()) if 0 < len(family) < best.shape[1] else None
 
 
 def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """What goes into the record of this experiment.
+    """Build the findings that are recorded.
 
-    For all tasks, those of single classes and those of groups: in how many cells bin or bin->real is best,
-    and how bin compares with every other strategy. Then run times; and the AUC of every strategy on every
+    For all tasks, tasks of single classes and tasks of groups: the number of cells where bin or bin->real is
+    best, and bin against every other strategy. Then run times; and the AUC of every strategy on every
     task at the middle training size, in the better orientation.
     """
     dataset = table["dataset"].iloc[0]
@@ -260,7 +260,7 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
 
 
 def charts(results: Results) -> list[Chart]:
-    """The AUC of every run against its run time, both orientations of all tasks."""
+    """Chart the AUC of every run against its run time, for both orientations of all tasks."""
     labels = {"auc": "test AUC", "seconds": "seconds a run", "train_per_class": "training examples a class"}
     title = f"{results.manifest['data']['name']}: test AUC against run time"
     tells = ("task", "flipped", "train_per_class", "seed")

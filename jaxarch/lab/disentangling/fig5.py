@@ -1,7 +1,7 @@
 """[D] figures 5 and 10: Laplacian spectra of the networks found, their distances, and their plane.
 
 Footnote 14 gives every unit an edge of weight 1 to itself, which ties the spectrum to the size of the
-weights. Without these loops it does not change if all weights are scaled: both are measured.
+weights. Without these loops the spectrum is invariant to scaling all weights. Both are measured.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from jaxarch.structure import distances, graphs
 SPECTRA, BETWEEN, WITHIN = "spectra.npz", "between.csv", "within.csv"
 ROW = ["task", "flipped", "graph"]
 SHUFFLED = "bin shuffled"
-"""The architectures of bin, the connections of every layer permuted at random: a yardstick of its density."""
+"""The architectures of bin, each layer's connections permuted at random: a yardstick of equal density."""
 PAIRS = (
     *(("real->bin", "bin"), ("lottery->bin", "bin"), ("agnostic", "bin"), (SHUFFLED, "bin")),
     *(("real", "lottery"), ("real", "bin->real warm"), ("real", "bin->real cold")),
 )
-"""Those that the paper's conclusion is about: architectures with bin, and real-valued networks with real."""
+"""Pairs in the paper's conclusion: architectures with bin, and real-valued networks with real."""
 REAL = ("real", "bin->real warm", "bin->real cold", "lottery", "random")
 BINARY = ("real->bin", "bin", "lottery->bin", "agnostic", "random->bin")
 GRAPHS = {"self-loops": True, "no self-loops": False}
@@ -42,10 +42,10 @@ TASKS = {"digits": ("1v2", "4v9"), "mnist": ("1v2", "4v9"), "citeseer": ("0v1", 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(StrategySettings):
-    """What can be set with `jaxarch run disentangling.fig5 --set NAME=VALUE`.
+    """Settings of `jaxarch run disentangling.fig5`, changed with `--set NAME=VALUE`.
 
     Attributes:
-      tasks: groups of classes, written 1+2v3+4; if it is empty, two of single classes.
+      tasks: groups of classes, written 1+2v3+4; if empty, two tasks of single classes.
       train_per_class: examples of each class to train on; [D] has 150.
     """
 
@@ -64,12 +64,12 @@ class Settings(StrategySettings):
             raise ArgumentError("strategies: logistic regression is no network; it has no graph")
 
     def groups(self) -> list[trial.Groups]:
-        """The tasks' groups of classes, those of the data set where none are named."""
+        """Return the tasks' groups of classes; the data set's default tasks if none are named."""
         return [trial.read_groups(text) for text in self.or_known("tasks", TASKS, "0v1")]
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     data, runs = settings.data(), 2 * settings.seeds
     tasks = [trial.split(settings, data, groups, settings.train_per_class) for groups in settings.groups()]
     nodes = (settings.depth + 1) * data.x.shape[1]
@@ -84,7 +84,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train all strategies on all tasks, and measure the distances of their spectra."""
+    """Train all strategies on all tasks, and measure the distances between their spectra."""
     data, chosen = settings.data(), settings.chosen()
     tasks = [trial.split(settings, data, groups, settings.train_per_class) for groups in settings.groups()]
     learning, rows = trial.problem(settings, data, tasks[0]), max(task.train.shape[1] for task in tasks)
@@ -122,7 +122,10 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def without_failed(network: Network) -> dict[str, jax.Array]:
-    """The weights of every run, all NaN where some training failed: thresholded, they would look sound."""
+    """Return the weights of every run, all NaN where a training failed.
+
+    Once thresholded, failed weights would look sound.
+    """
     runs = jax.tree.leaves(network.params)[0].shape[0]
     failed_at = network.info.failed_at
     failed = np.full(runs, False) if failed_at is None else np.asarray(failed_at) >= 0
@@ -130,12 +133,12 @@ def without_failed(network: Network) -> dict[str, jax.Array]:
 
 
 def shuffled(key: jax.Array, params: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """The weights of every run in another order, each layer for itself."""
+    """Permute the weights of every run at random, each layer separately."""
     return jax.vmap(reshuffle)(jax.random.split(key, params["w1"].shape[0]), params)
 
 
 def network_spectra(params: dict[str, jax.Array], self_loops: bool) -> np.ndarray:
-    """The spectrum of every run's network (11), shape (runs, nodes); NaN where its weights are."""
+    """Return the spectrum of every run's network (11), shape (runs, nodes); NaN where weights are NaN."""
     return np.asarray(_spectra([params[f"w{i + 1}"] for i in range(len(params))], self_loops))
 
 
@@ -145,7 +148,7 @@ def _spectra(weights: list[jax.Array], self_loops: bool) -> jax.Array:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make the tables."""
+    """Draw the figure and build the tables."""
     between, within, values = results.read(BETWEEN), results.read(WITHIN), results.arrays(SPECTRA)
     dataset = results.manifest["data"]["name"]
     names = list(dict.fromkeys(within["group"]))
@@ -192,7 +195,7 @@ def _table(between: pd.DataFrame, within: pd.DataFrame, title: str) -> Table:
 
 
 def similarity(between: pd.DataFrame) -> pd.DataFrame:
-    """For each task, orientation and graph, the distances that [D] section 6 is about."""
+    """Select the distances discussed in [D] section 6, for each task, orientation and graph."""
     rows = []
     for (task, flipped, graph), part in between.groupby(ROW, sort=False):
         distance = {frozenset((str(p["first"]), str(p["second"]))): p["distance"] for _, p in part.iterrows()}
@@ -223,7 +226,7 @@ def _similarity(between: pd.DataFrame) -> list[RenderableType]:
 
 
 def _findings(dataset: str, between: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every distance, with the one that two groups of the same mean would be at."""
+    """Report every distance, beside the distance expected between two groups of equal mean."""
     return [
         finding(
             f"distance of the spectra's centroids, {pair['first']} and {pair['second']} (at one mean "

@@ -1,4 +1,7 @@
-"""After [D] section 5: single flips of a learned mask until none lowers F; F and AUC before and after."""
+"""After [D] section 5: flip single connections of a learned mask until no flip lowers F.
+
+F and AUC are measured before and after.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +36,21 @@ QUANTITIES = {
     "test_loss": ("loss on test examples", ".2f"),
     "density": ("density", ".3f"),
 }
-"""What is compared: in words, and how it is written."""
+"""Quantities that are compared: name in words, and number format."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(TaskSettings):
-    """What can be set with `jaxarch run disentangling.flips --set NAME=VALUE`.
+    """Settings of `jaxarch run disentangling.flips`, changed with `--set NAME=VALUE`.
 
     Attributes:
       positive: classes of the first group, which is y = 1 unless the task is flipped.
       negative: classes of the second group; no class is in both.
       train_per_class: examples of each class to train on.
-      hard: the inverse temperature M_hard, of the mask that the loss sees.
+      hard: the inverse temperature M_hard of the mask in the loss.
       soft: the inverse temperature M_soft, at most M_hard, of the mask that the gradient passes through.
-      rounds: of flips, at most: each takes a gradient and makes one flip, or none.
-      tried: candidates that are evaluated in a round.
+      rounds: maximal number of rounds; each computes a gradient and makes at most one flip.
+      tried: candidate flips that are evaluated in a round.
     """
 
     positive: tuple[int, ...] = (1, 2, 3)
@@ -65,21 +68,21 @@ class Settings(TaskSettings):
         check_temperatures(self.hard, self.soft)
 
     def strategies(self) -> dict[str, Any]:
-        """The search of [D], alone and with flips after it."""
+        """Return the search of [D], alone and followed by flips."""
         search = two_temperature(self.hard, self.soft)
         flips = flip(self.rounds, tried=self.tried, returning="ones")
         return {BEFORE: search, AFTER: chain(search, flips)}
 
 
 def prepare(settings: Settings) -> tuple[Dataset, Task, Problem]:
-    """Data, task and problem."""
+    """Build data, task and problem."""
     data = settings.data()
     task = trial.split(settings, data, (settings.positive, settings.negative), settings.train_per_class)
     return data, task, trial.problem(settings, data, task)
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     data, task, learning = prepare(settings)
     params, _ = jax.eval_shape(learning.init, jax.random.key(0))
     connections = sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -92,7 +95,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train, and flip until no flip is better; each seed is a part of its own."""
+    """Train, and flip until no flip is better; each seed is a separate part."""
     data, task, learning = prepare(settings)
     parts = Parts(settings, experiment=context.experiment, data=digest(data.x, data.y))
     of_seed = partial(_of_seed, settings, context, data, task, learning)
@@ -114,7 +117,7 @@ def _of_seed(
     seed: int,
     point: Checkpoints | None,
 ) -> pd.DataFrame:
-    """Both orientations of a split, before and after."""
+    """Measure both orientations of a split, before and after the flips."""
     runs = np.flatnonzero(task.seeds == seed)
     own = Task(task.name, *(of[runs] for of in task[1:]))
     problem = dataclasses.replace(
@@ -132,7 +135,7 @@ def _of_seed(
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """What was measured before and after, and the differences, the better orientation first."""
+    """Report the measurements before and after, and their differences, the better orientation first."""
     found = []
     [(task, better)] = measuring.better_orientation(table).items()
     for flipped in (better, not better):
@@ -151,12 +154,12 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
 
 
 def _differences(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """After minus before, by quantity."""
+    """Return the differences, after minus before, indexed by quantity."""
     return measuring.against(comparisons, AFTER).set_index("quantity")
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make the tables."""
+    """Draw the figure and build the tables."""
     table, comparisons = results.table, results.read(COMPARISONS)
     name = results.manifest["data"]["name"]
     [(task, better)] = measuring.better_orientation(table).items()
@@ -202,7 +205,7 @@ def _how_many(after: pd.DataFrame) -> str:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The AUC of every run, before and after."""
+    """Chart the AUC of every run, before and after the flips."""
     table = results.table
     sides = [trial.versus(*of) for of in table[["task", "flipped"]].itertuples(index=False)]
     labels = {"auc": "test AUC", "side": "orientation"}

@@ -1,4 +1,4 @@
-"""What is measured of the strategies of [D]: AUC, losses, densities, and paired differences of them."""
+"""Measurements of the strategies of [D]: AUC, losses, densities, and their paired differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxarch.metrics import auc, paired_differences
 
 
 def trainings(chosen: dict[str, Any]) -> list[str]:
-    """The trainings that the strategies need, those that they share once."""
+    """List the trainings that the strategies need; a shared training is listed once."""
     network: dict[tuple[Any, ...], str] = {}
     for strategy in chosen.values():
         stages = chain(strategy).stages
@@ -30,10 +30,10 @@ def trainings(chosen: dict[str, Any]) -> list[str]:
 def measure(
     data: Dataset, task: Task, learning: Problem, strategies: dict[str, Any], done: dict[str, Any]
 ) -> pd.DataFrame:
-    """One row for each run of each strategy: AUC and losses, density, costs and mishaps.
+    """Measure AUC, losses, density, costs and mishaps: one row for each run of each strategy.
 
-    `seconds` is measured once for all runs together: wall time x devices / runs, compilation apart. What runs
-    first in a process takes up to twice as long.
+    `seconds` is measured once for all runs together: wall time x devices / runs, without compilation. The
+    first training in a process takes up to twice as long.
     """
     tables = [
         _measure_one(data, task, learning, name, strategies[name], network, report)
@@ -74,14 +74,14 @@ def _measure_one(
             "ties": info.get("ties", np.full(runs, np.nan)),
         }
     )
-    # NaN scores make an empty mask, whose figures would pass for those of a network.
+    # NaN scores make an empty mask, whose numbers would pass for a network's.
     measured.loc[failed_at >= 0, ["auc", "loss", "test_loss", "density"]] = np.nan
     return measured
 
 
 @jax.jit
 def objectives(learning: Problem, params: Any, state: Any) -> Array:
-    """F on the training rows of what every run found, shape (runs,)."""
+    """Compute F on the training rows for every run's network, shape (runs,)."""
 
     def objective(params: Any, state: Any, one: Problem) -> Array:
         return one.objective(params, state)
@@ -90,7 +90,7 @@ def objectives(learning: Problem, params: Any, state: Any) -> Array:
 
 
 def compare_runs(table: pd.DataFrame, by: Sequence[str], quantity: str = "auc") -> pd.DataFrame:
-    """Paired differences of a quantity between all strategies, apart for each value of some columns."""
+    """Compute paired differences of a quantity between all strategies, separately for each value of `by`."""
     compared = []
     for values, part in table.groupby(list(by), sort=False):
         runs = {name: rows.sort_values("seed")[quantity].to_numpy() for name, rows in by_strategy(part)}
@@ -99,7 +99,7 @@ def compare_runs(table: pd.DataFrame, by: Sequence[str], quantity: str = "auc") 
 
 
 def against(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """The comparisons of one strategy with all others, as `reference - against`, whichever came first."""
+    """Return one strategy's comparisons with all others, signed as `reference - against`."""
     first, second = (comparisons[comparisons[side] == reference] for side in ("first", "second"))
     turned = second.copy()
     for low, high in (("q25", "q75"), ("mean_low", "mean_high")):
@@ -111,10 +111,11 @@ def against(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
 
 
 def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
-    """For each task, whether it is better learned with the second group as y = 1.
+    """Tell for each task whether it is better learned with the second group as y = 1.
 
-    By the mean over strategies (and training sizes) of the median test AUC, those left out that are not
-    trained. It decides what is shown first, and is no result: it is chosen on the test sets.
+    Better means the higher mean over strategies (and training sizes) of the median test AUC; untrained
+    strategies are left out. It only decides the order of display and is no result: it is chosen on the test
+    sets.
     """
     untrained = table["strategy"].str.startswith(("random", "agnostic"))
     chosen = table if untrained.all() else table[~untrained]
@@ -125,12 +126,12 @@ def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
 
 
 def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The rows of each strategy, in the order in which they were run."""
+    """Split the rows by strategy, in the order in which the strategies were run."""
     return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]
 
 
 def remarks(results: Results) -> list[str]:
-    """What a reader of the tables has to know: mishaps in training, networks that are constant, ties."""
+    """List warnings for readers of the tables: training mishaps, constant networks, ties."""
     groups = by_strategy(results.table)
     noted = results.remarks(groups)
     for name, runs in groups:

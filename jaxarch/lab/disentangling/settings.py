@@ -1,4 +1,4 @@
-"""What can be set in the experiments of [D] section 5: data, network, training, strategies."""
+"""Settings of the experiments of [D] section 5: data, network, training, strategies."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from jaxarch.masks import check_temperatures
 
 @dataclasses.dataclass(frozen=True)
 class TaskSettings(TrainingSettings):
-    """What can be set in every experiment that trains: data, network, training.
+    """Settings shared by all experiments that train: data, network, training.
 
     Attributes:
       dataset: a name of `jaxarch data`, or an npz file with x and y; every example is scaled to unit norm.
-      test_per_class: examples of each class to test on, none of them among those for training.
-      seeds: independent runs, each with its own split and start.
+      test_per_class: examples of each class to test on; none is used for training.
+      seeds: independent runs, each with its own split and initial scores or weights.
       steps: gradient steps of each training.
-      learning_rate: of gradient descent.
-      depth: layers of the network, each as wide as the examples have features.
+      learning_rate: the learning rate of gradient descent.
+      depth: layers of the network; each is as wide as the number of features.
     """
 
     dataset: str = "digits"
@@ -43,11 +43,11 @@ class TaskSettings(TrainingSettings):
         check_room(self.seeds, self.steps + self.test_per_class)
 
     def data(self) -> Dataset:
-        """The data set, every example of unit norm."""
+        """Load the data set and scale every example to unit norm."""
         return unit_norm(load(self.dataset))
 
     def or_known(self, name: str, known: Mapping[str, tuple[Any, ...]], example: str) -> tuple[Any, ...]:
-        """A setting; if it is empty, what is known for the data set."""
+        """Return a setting, or the value known for the data set if the setting is empty."""
         values = getattr(self, name) or known.get(self.dataset, ())
         if not values:
             raise ArgumentError(
@@ -56,23 +56,23 @@ class TaskSettings(TrainingSettings):
         return values
 
     def run_keys(self, task: Task) -> Array:
-        """One key a run: the same for both orientations of a split."""
+        """Return one key a run, the same for both orientations of a split."""
         return self.seed_keys()[task.seeds]
 
 
 @dataclasses.dataclass(frozen=True)
 class StrategySettings(TaskSettings):
-    """What can be set where strategies are compared.
+    """Settings shared by experiments that compare strategies.
 
     Attributes:
-      hard: the inverse temperature M_hard, of the mask that the loss sees.
+      hard: the inverse temperature M_hard of the mask in the loss.
       soft: the inverse temperature M_soft, at most M_hard, of the mask that the gradient passes through.
-      std: standard deviation of u at the start, where weights are w = u^2.
-      strategies: those to run, as `jaxarch list` names them; all of them if it is empty.
-      lottery_rounds: how often the lottery trains and prunes.
+      std: standard deviation of the initial u, where weights are w = u^2.
+      strategies: names of the strategies to run, as shown by `jaxarch list`; all of them if empty.
+      lottery_rounds: number of times that the lottery trains and prunes.
       lottery_form: `rewind`: weights go back to their start each round; `printed`: the recursion of [D].
       agnostic_draws: random architectures that the weight-agnostic search draws.
-      agnostic_weights: shared weights that each of them is judged at.
+      agnostic_weights: shared weights at which each architecture is judged.
     """
 
     hard: float = 50.0
@@ -95,7 +95,7 @@ class StrategySettings(TaskSettings):
         check_distinct("strategies", self.strategies)
 
     def chosen(self) -> dict[str, Any]:
-        """The strategies to run, by name; all of them where none is named."""
+        """Return the strategies to run, by name; all of them if none is named."""
         known = self._known()
         return {name: known[name] for name in self.strategies or known}
 

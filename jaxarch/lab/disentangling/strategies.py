@@ -28,7 +28,7 @@ LOSSES, MASKS, COMPARISONS = "losses.npz", "masks.npz", "comparisons.csv"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(StrategySettings):
-    """What can be set with `jaxarch run disentangling.strategies --set NAME=VALUE`.
+    """Settings of `jaxarch run disentangling.strategies`, changed with `--set NAME=VALUE`.
 
     Attributes:
       positive: classes of the first group, which is y = 1 unless the task is flipped.
@@ -47,14 +47,14 @@ class Settings(StrategySettings):
 
 
 def prepare(settings: Settings) -> tuple[Dataset, Task, Problem, dict[str, Any]]:
-    """Data, task, problem and strategies."""
+    """Build data, task, problem and strategies."""
     data = settings.data()
     task = trial.split(settings, data, (settings.positive, settings.negative), settings.train_per_class)
     return data, task, trial.problem(settings, data, task), settings.chosen()
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     data, task, learning, chosen = prepare(settings)
     runs = len(task.seeds)
     params, _ = jax.eval_shape(learning.init, jax.random.key(0))
@@ -102,7 +102,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """What goes into the record: AUC and paired differences, the better orientation first."""
+    """Report AUC and paired differences, the better orientation first."""
     found = []
     [(task, better)] = measuring.better_orientation(table).items()
     for flipped in (better, not better):
@@ -118,7 +118,7 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the tables."""
+    """Draw the figures and build the tables."""
     manifest, table, comparisons = results.manifest, results.table, results.read(COMPARISONS)
     sides = _sides(table)
     _draw(results, sides)
@@ -138,7 +138,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def charts(results: Results) -> Iterator[Chart]:
-    """Every run: the AUC of each strategy, and against its run time."""
+    """Chart every run's AUC by strategy, and against its run time."""
     table = results.table.assign(side=results.table["flipped"].map(_sides(results.table)))
     labels = {"auc": "test AUC", "loss": "loss F", "seconds": "s a run", "side": "orientation"}
     tells = ("seed", "density", "loss", "seconds")
@@ -157,7 +157,7 @@ def charts(results: Results) -> Iterator[Chart]:
 
 
 def _sides(table: pd.DataFrame) -> dict[bool, str]:
-    """The orientations by `flipped`, in words."""
+    """Describe the orientations in words, keyed by `flipped`."""
     first, second = table["task"].iloc[0].split(" v ")
     return {False: f"y = 1: {{{first}}}", True: f"y = 1: {{{second}}}"}
 

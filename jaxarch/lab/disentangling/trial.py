@@ -28,7 +28,7 @@ def split(
     train_per_class: int,
     orientations: Sequence[bool] = (False, True),
 ) -> Task:
-    """The splits of two groups of classes, for every seed and orientation."""
+    """Split the examples of two groups of classes, for every seed and orientation."""
     return two_groups(
         jax.random.key(settings.key),
         data,
@@ -41,7 +41,7 @@ def split(
 
 
 def read_groups(text: str) -> Groups:
-    """The two groups of classes of a task, from a text such as `1+2+3v4+5+6`."""
+    """Read a task's two groups of classes from a text such as `1+2+3v4+5+6`."""
     if not re.fullmatch(r"\d+(\+\d+)*v\d+(\+\d+)*", text):
         raise ArgumentError(f"tasks: expected groups of classes such as 1+2+3v4+5+6, got {shown(text)}")
     first, second = (tuple(int(label) for label in group.split("+")) for group in text.split("v"))
@@ -49,7 +49,7 @@ def read_groups(text: str) -> Groups:
 
 
 def problem(settings: TaskSettings, data: Dataset, task: Task) -> Problem:
-    """Network (11) and loss (12) of [D] on a task, every run with its own split."""
+    """Build the problem of network (11) and loss (12) of [D] on a task, each run with its own split."""
     features = data.x.shape[1]
     check_memory(
         "depth", FLOAT_BYTES * settings.depth * features**2, f"one network of {settings.depth} layers"
@@ -68,7 +68,7 @@ def problem(settings: TaskSettings, data: Dataset, task: Task) -> Problem:
 
 
 def move(learning: Problem, task: Task, rows: int) -> Problem:
-    """The same problem on another task, its training rows padded to a number: nothing compiles anew."""
+    """Move the problem to another task, padding its training rows to `rows`; nothing recompiles."""
     count = task.train.shape[1]
     repeated = np.arange(rows) % count
     return dataclasses.replace(
@@ -80,12 +80,12 @@ def move(learning: Problem, task: Task, rows: int) -> Problem:
 
 
 def orientation(flipped: bool) -> str:
-    """Which group is y = 1, in words."""
+    """Say in words which group is y = 1."""
     return "y = 1: second group" if flipped else "y = 1: first group"
 
 
 def labels(task: Task) -> list[str]:
-    """How the runs are called in reports."""
+    """Return the labels of the runs in reports."""
     return [
         f"{task.name}, seed {seed}, {orientation(flip)}"
         for seed, flip in zip(task.seeds, task.flipped, strict=True)
@@ -93,6 +93,6 @@ def labels(task: Task) -> list[str]:
 
 
 def versus(task: str, flipped: bool) -> str:
-    """A task in words, the group that is y = 1 first, as in `{4,5,6} v {1,2,3}`."""
+    """Describe a task in words, the group that is y = 1 first, as in `{4,5,6} v {1,2,3}`."""
     first, second = task.split(" v ")
     return f"{{{second}}} v {{{first}}}" if flipped else f"{{{first}}} v {{{second}}}"

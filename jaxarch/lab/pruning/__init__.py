@@ -2,12 +2,12 @@
 
 - section 3.1, figure 1, convergence for three soft temperatures: `fig1`
 - section 3.2, figures 2 to 7, transfer (2 with `in_domain`): `transfer`
-- section 3.3, table 1, layers reshuffled, and their densities: `reshuffle`
+- section 3.3, table 1, reshuffled layers, and layer densities: `reshuffle`
 
-And one of no paper, neurons or channels that searches find, cut out: `channels`; its `unit_settings`,
-`unit_searches`, and `cutting`, what is measured.
+One experiment comes from no paper: `channels` cuts out the neurons or channels that searches find. Its
+modules are `unit_settings`, `unit_searches`, and `cutting`, the measurements.
 
-What `transfer` and `reshuffle` share: `settings`; `tasks`, data and problems; `searches`, the
-architectures; `trial`, what is measured; `estimate`, how long it takes; `reporting`, files, figures and
+Modules shared by `transfer` and `reshuffle`: `settings`; `tasks`, data and problems; `searches`, the
+architectures; `trial`, the measurements; `estimate`, the expected duration; `reporting`, files, figures and
 tables.
 """

@@ -23,13 +23,13 @@ from jaxarch.lab.pruning.reporting import COMPARISONS, MASKS, dead_starts
 from jaxarch.lab.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
 
 MEASURED_STEPS = 10
-"""Of one network of each kind, to tell how long all of it takes."""
+"""Steps that are timed on one network of each kind, to estimate the total duration."""
 LEARNED = ("two-temperature", "AP")
-"""The methods whose differences to all others are shown."""
+"""Methods whose differences to all others are shown."""
 
 
 def plan(settings: ChannelSettings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     task = unit_searches.prepare(settings)
     connections = sum(leaf.size for leaf in jax.tree.leaves(select(task.params)))
     sizes = task.units.groups()
@@ -52,7 +52,7 @@ def plan(settings: ChannelSettings) -> list[str]:
 
 
 def _searches(settings: ChannelSettings) -> dict[str, int]:
-    """The searches that train, and how many trainings each needs."""
+    """Return the searches that train, and the number of trainings of each."""
     names = dict.fromkeys(method.removesuffix(LAYERWISE) for method in settings.methods)
     shares = {"two-temperature": len(settings.shares)}
     return {name: settings.seeds * shares.get(name, 1) for name in names if settings.search_steps_of(name)}
@@ -63,7 +63,7 @@ def _networks(settings: ChannelSettings) -> int:
 
 
 def duration(settings: ChannelSettings) -> list[str]:
-    """How long all of it would take here, from a few steps of each kind of training and one network cut."""
+    """Estimate the total duration here from a few steps of each kind of training and one cut network."""
     task = unit_searches.prepare(settings)
     one = dataclasses.replace(settings, seeds=1, shares=settings.shares[:1], search_steps=MEASURED_STEPS)
     few = task._replace(settings=one)
@@ -71,7 +71,7 @@ def duration(settings: ChannelSettings) -> list[str]:
     total = 0.0
     for search, runs in _searches(settings).items():
         with warnings.catch_warnings():
-            # After so few steps no share is reached.
+            # After so few steps no share is reached, so the warning about it means nothing.
             warnings.simplefilter("ignore", ResultWarning)
             found = next(iter(unit_searches.SEARCHES[search](few, options).values()))
         total += float(found.seconds) / MEASURED_STEPS * runs * settings.search_steps
@@ -82,7 +82,7 @@ def duration(settings: ChannelSettings) -> list[str]:
 
 
 def run(settings: ChannelSettings, context: Context) -> Outcome:
-    """Find the units, train the networks that have them alone, and cut these."""
+    """Find the units, train the networks that keep only them, and cut these networks."""
     task = unit_searches.prepare(settings)
     measured = cutting.measure(task, context.progress)
     return Outcome(
@@ -98,7 +98,7 @@ def run(settings: ChannelSettings, context: Context) -> Outcome:
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """The learned methods against all others, and the accuracy and the size of all."""
+    """Compare the learned methods with all others, and report the accuracy and size of every method."""
     pairs = comparisons[comparisons["first"].isin(LEARNED)].to_dict("records")
     against = [
         finding(
@@ -115,10 +115,10 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make the tables."""
+    """Draw the figure and build the tables."""
     settings, table, comparisons = results.settings, results.table, results.read(COMPARISONS)
     title = f"{settings['dataset']}, {in_words(settings)}"
-    # In units that leave numbers which need no power of ten.
+    # The unit keeps the numbers on the axis free of powers of ten.
     unit, of_them = (1e6, "millions") if table["dense_multiply_adds"].max() >= 1e6 else (1e3, "thousands")
     points = {
         method: (_by_share(rows, "multiply_adds") / unit, _by_share(rows, "accuracy"))
@@ -146,7 +146,7 @@ def _by_share(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def _accuracies(table: pd.DataFrame, title: str) -> Table:
-    """Methods down, shares across."""
+    """Tabulate accuracies: methods down, shares across."""
     found = table[table["strategy"] != DENSE]
     shares = sorted(found["share"].unique(), reverse=True)
     rows = [
@@ -162,7 +162,7 @@ def _accuracies(table: pd.DataFrame, title: str) -> Table:
 
 
 def _costs(table: pd.DataFrame) -> Table:
-    """What the smaller networks cost."""
+    """Tabulate the costs of the smaller networks."""
     rows = [
         (
             f"{method}, {share:g}",
@@ -176,7 +176,7 @@ def _costs(table: pd.DataFrame) -> Table:
 
 
 def _budgets(table: pd.DataFrame) -> Table:
-    """What a network of each method was given."""
+    """Tabulate the gradient steps and time given to a network of each method."""
     rows = [
         (
             str(method),
@@ -191,7 +191,7 @@ def _budgets(table: pd.DataFrame) -> Table:
 
 
 def _against(comparisons: pd.DataFrame, method: str) -> Table:
-    """A method minus all others, seed by seed."""
+    """Tabulate a method minus all others, paired by seed."""
     pairs = comparisons[comparisons["first"] == method]
     rows = [
         (
@@ -210,7 +210,7 @@ def _against(comparisons: pd.DataFrame, method: str) -> Table:
 
 
 def _equal(table: pd.DataFrame) -> str:
-    """That networks compute the same when they are cut."""
+    """Report the largest differences of outputs and accuracies due to cutting."""
     apart = (table["accuracy"] - table["shrunk_accuracy"]).abs().max()
     return (
         "outputs of networks before and after they were cut differ by at most "
@@ -219,7 +219,7 @@ def _equal(table: pd.DataFrame) -> str:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The accuracy of every run against its multiply-adds."""
+    """Chart the accuracy of every run against its multiply-adds."""
     settings = results.settings
     labels = {
         "multiply_adds": "multiply-adds",

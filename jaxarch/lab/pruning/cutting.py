@@ -22,18 +22,18 @@ from jaxarch.lab.pruning.unit_settings import DENSE, ChannelSettings
 from jaxarch.transforms import density_name
 
 ROUNDING = float(jnp.finfo(jnp.float32).eps) ** 0.5
-"""How far outputs may be apart, in units of the largest, that are equal to rounding."""
+"""Largest difference, in units of the largest output, at which outputs count as equal up to rounding."""
 LAST_STEPS = 20
 
 
 class Measured(NamedTuple):
-    """What was measured.
+    """Measurements of all networks.
 
     Attributes:
-      table: a row a run.
+      table: one row a run.
       comparisons: every pair of methods at every share, tested on the same seeds.
       masks: by method, by share, with a leading axis of seeds.
-      notes: what a reader has to know of the searches.
+      notes: warnings about the searches for readers of the tables.
     """
 
     table: pd.DataFrame
@@ -43,7 +43,7 @@ class Measured(NamedTuple):
 
 
 def measure(task: Task, progress: Callable[[Progress], None] | None) -> Measured:
-    """Search for the units of all methods, train the networks of these, and cut them."""
+    """Search for the units of all methods, train the networks that keep them, and cut these networks."""
     settings = task.settings
     pictures = digest(task.images.x, task.images.y)
     parts = Parts(settings, pictures=pictures)
@@ -64,7 +64,7 @@ def measure(task: Task, progress: Callable[[Progress], None] | None) -> Measured
 
 
 def _runs(found: dict[str, Architectures], task: Task, share: float) -> tuple[pd.DataFrame, PyTree]:
-    """The networks of one share, one after the other, and which is which; of share 1, the dense ones."""
+    """Return the runs of one share as a table and their stacked masks; share 1 is the dense network."""
     settings, seeds = task.settings, np.arange(task.settings.seeds)
     dense = share == 1
     rows, masks = [], []
@@ -86,14 +86,14 @@ def trained(
     progress: Callable[[Progress], None] | None,
     checkpoint: Checkpoints | None,
 ) -> pd.DataFrame:
-    """Networks trained from the initial weights of their seeds, cut, and measured before and after.
+    """Train networks from the initial weights of their seeds, cut them, and measure them before and after.
 
     Args:
-      runs: which run is which: strategy, share, seed.
+      runs: strategy, share and seed of each run.
       masks: with a leading axis of runs.
-      task: what they are trained on.
-      progress: whom to tell.
-      checkpoint: where to go on from.
+      task: the task to train on.
+      progress: called with the progress, if given.
+      checkpoint: checkpoint to resume from.
     """
     name = f"share {runs['share'].iloc[0]:g}"
     seeds = runs["seed"].to_numpy()
@@ -134,17 +134,17 @@ def trained(
 
 
 class Cut(NamedTuple):
-    """What is measured of a network whose units were cut out.
+    """Measurements of a network whose units were cut out.
 
     Attributes:
-      shrunk_accuracy: on the test rows, of the smaller network.
-      difference: of the outputs of both there, the largest, in units of the largest output.
-      units: that the smaller network has.
-      all_units: that the whole one has.
-      multiply_adds: of one example, of the smaller network.
-      parameters: likewise.
-      dense_multiply_adds: of the whole network.
-      dense_parameters: likewise.
+      shrunk_accuracy: accuracy of the smaller network on the test rows.
+      difference: largest difference between both networks' outputs there, in units of the largest output.
+      units: units of the smaller network.
+      all_units: units of the whole network.
+      multiply_adds: multiply-adds of the smaller network for one example.
+      parameters: parameters of the smaller network.
+      dense_multiply_adds: multiply-adds of the whole network for one example.
+      dense_parameters: parameters of the whole network.
     """
 
     shrunk_accuracy: float
@@ -158,17 +158,17 @@ class Cut(NamedTuple):
 
 
 def cut(network: Network, problem: Problem, task: Task, rows: np.ndarray, outputs: np.ndarray) -> Cut:
-    """Cut a network, see that it computes what it did, and count what it costs.
+    """Cut a network, check that its outputs are unchanged, and count its costs.
 
     Args:
       network: of one run.
       problem: of one run.
-      task: that it was trained on.
-      rows: to test on.
-      outputs: of the network, on these.
+      task: the task that the network was trained on.
+      rows: test rows.
+      outputs: outputs of the network on the test rows.
 
     Raises:
-      RuntimeError: the smaller network computes something else: a fault of `shrink`, never of a network.
+      RuntimeError: the smaller network computes something else: a fault of `shrink`, never of the network.
     """
     small = shrink(network, problem)
     alone = jax.tree.map(lambda leaf: leaf[None], small.network)
@@ -196,11 +196,11 @@ def cut(network: Network, problem: Problem, task: Task, rows: np.ndarray, output
 
 
 def timed(task: Task, steps: int) -> tuple[float, float]:
-    """How many seconds a step takes a network, and how many to test it, to cut it, and to test it again.
+    """Time one training step of a network, and time testing it, cutting it and testing it again, in seconds.
 
     Args:
-      task: what it is trained on.
-      steps: that are taken to see.
+      task: the task to train on.
+      steps: number of steps to time.
     """
     seeds = np.arange(task.settings.seeds)
     problem = task.learning(seeds).descending(steps=steps)
@@ -215,7 +215,7 @@ def timed(task: Task, steps: int) -> tuple[float, float]:
     one = problem if problem.runs is None else problem.of_run(0)
     alone = jax.tree.map(lambda leaf: leaf[:1], network)
     rows, begun = task.test[0], 0.0
-    # The second time, since the first one compiles what all networks share.
+    # The second pass is timed: the first one compiles the programs that all networks share.
     for _ in range(2):
         begun = time.perf_counter()
         outputs = evaluate(TRAINING, alone, one, rows, batch_size=TEST_BATCH)[0]
@@ -224,5 +224,5 @@ def timed(task: Task, steps: int) -> tuple[float, float]:
 
 
 def _notes(found: dict[str, Architectures], settings: ChannelSettings) -> list[str]:
-    """Searches that failed, and shares that architecture pruning did not reach."""
+    """List searches that failed, and shares that architecture pruning did not reach."""
     return [note for method, of in found.items() for note in of.notes(method, settings.shares, "share")]

@@ -1,4 +1,4 @@
-"""What a transfer would train, and how long that would take here: measured, before it begins."""
+"""The trainings of a transfer and their expected duration, measured on this machine before they begin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURED_RUNS = 16
 
 
 def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     settings = transfer.settings
     params, _ = jax.eval_shape(transfer.searching.init, jax.random.key(0))
     connections = sum(leaf.size for leaf in jax.tree.leaves(select(params)))
@@ -48,7 +48,7 @@ def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
 
 
 def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
-    """How long all of it would take here, from a few steps of each kind of training."""
+    """Estimate the total duration here from a few steps of each kind of training."""
     settings = transfer.settings
     keys = settings.keys("search")
     total = 0.0

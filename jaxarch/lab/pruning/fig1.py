@@ -33,29 +33,29 @@ from jaxarch.search import architecture_pruning
 LOSSES = "losses.npz"
 CHUNK = 500
 WINDOW = 20
-"""Steps around one over which the objective of a batch is averaged."""
+"""Number of steps over which the objective of the batches is averaged around a given step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(TrainingSettings):
-    """What can be set with `jaxarch run pruning.fig1 --set NAME=VALUE`.
+    """Settings of `jaxarch run pruning.fig1`, changed with `--set NAME=VALUE`.
 
-    The objective is (12): cross entropy, gamma times the number of connections (of the soft mask: its squared
-    norm), and gamma times the squared norm of the weights. [A] gives neither the rates nor the spreads of the
-    starts.
+    The objective is (12): cross entropy, gamma times the number of connections (for the soft mask: its
+    squared norm), and gamma times the squared norm of the weights. [A] gives neither the learning rates nor
+    the standard deviations of the initial values.
 
     Attributes:
       dataset: a name of `jaxarch data`, or an npz file with x and y; every example is scaled to unit norm.
-      classes: the two that are told apart; the second is y = 1.
-      hard: the inverse temperature t_l, of the mask that the loss sees.
+      classes: the two classes to tell apart; the second is y = 1.
+      hard: the inverse temperature t_l of the mask in the loss.
       soft: the inverse temperatures t_s of the mask that the gradient passes through, at most t_l.
       seeds: independent runs at each soft temperature.
       steps: gradient steps of each run.
-      early: the step at which the objective is reported, beside the last one.
+      early: the step at which the objective is reported, in addition to the last step.
       strength: gamma of the objective.
-      scores_std: standard deviation of the scores at the start.
+      scores_std: standard deviation of the initial scores.
       scores_rate: learning rate of the scores.
-      weights_std: standard deviation of the weights at the start.
+      weights_std: standard deviation of the initial weights.
       weights_rate: learning rate of the weights.
     """
 
@@ -85,7 +85,7 @@ class Settings(TrainingSettings):
             raise ArgumentError(f"classes: expected two, got {self.classes}")
 
     def data(self) -> Dataset:
-        """The examples of the two classes, of unit norm."""
+        """Load the examples of the two classes, scaled to unit norm."""
         whole = unit_norm(load(self.dataset))
         rows = np.flatnonzero(np.isin(whole.y, self.classes))
         for label in self.classes:
@@ -96,7 +96,7 @@ class Settings(TrainingSettings):
 
 
 def prepare(settings: Settings, data: Dataset) -> Problem:
-    """Logistic regression with a mask, `F = sigma((m o theta) . x)`, and the objective (12)."""
+    """Build the masked logistic regression, `F = sigma((m o theta) . x)`, with the objective (12)."""
     features = data.x.shape[1]
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
@@ -115,7 +115,7 @@ def prepare(settings: Settings, data: Dataset) -> Problem:
 
 
 def search(settings: Settings, soft: Any) -> Training:
-    """Scores of the mask and weights together; the mask's own weights are held at 1."""
+    """Return the search over mask scores and weights together; the mask's own weights are held at 1."""
     weights = optax.partition(
         {"held": optax.set_to_zero(), "trained": optax.sgd(settings.weights_rate)},
         {"mask": "held", "weights": "trained"},
@@ -134,7 +134,7 @@ def search(settings: Settings, soft: Any) -> Training:
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     data = settings.data()
     prepare(settings, data).check()
     return [
@@ -176,13 +176,13 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def _around(losses: np.ndarray, step: int) -> np.ndarray:
-    """The mean objective of the steps next to one."""
+    """Average the objective over the `WINDOW` steps around a step."""
     end = min(step + WINDOW // 2, losses.shape[1])
     return losses[:, max(end - WINDOW, 0) : end].mean(axis=1)
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make its table."""
+    """Draw the figure and build its table."""
     settings, table, losses = results.settings, results.table, results.arrays(LOSSES)
     names = {f"{soft:g}": f"$t_s$ = {soft:g}" for soft in settings["soft"]}
     classes = " and ".join(map(str, settings["classes"]))

@@ -1,4 +1,4 @@
-"""Initial weights from normal distributions, where a model draws its own from others."""
+"""Initial weights from normal distributions, for models that draw from other distributions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from jax import Array
 from jaxarch import Problem, PyTree, merge, select
 
 Initial = Literal["model", "normal"]
-"""From where initial weights are: the model's own, or normal distributions as wide."""
+"""Source of the initial weights: the model's own, or normal distributions of the same width."""
 _NORMAL = 0x6E6F726D
-"""What tells the keys of normal weights from those that the model draws from."""
+"""Constant that separates the keys of normal weights from the model's own keys."""
 
 
 def beginning(problem: Problem, initial: Initial) -> Problem:
-    """The problem with initial weights of that kind.
+    """Return the problem with initial weights of the given kind.
 
-    Flax draws the weights of a layer from a normal distribution that is cut off at 2.27 of its own standard
-    deviations, unless it is told otherwise: of all layers only those with few inputs have large weights, and
-    what compares weights of different layers finds none in the others.
+    By default, Flax draws a layer's weights from a normal distribution truncated at 2.27 of its own standard
+    deviations. Then only layers with few inputs have large weights. A comparison of weights across layers
+    finds no large weights in the other layers.
     """
     return dataclasses.replace(problem, init=_Normal(problem.init)) if initial == "normal" else problem
 
 
 @dataclasses.dataclass(frozen=True)
 class _Normal:
-    """`key -> (params, state)`, with normal matrices of the root mean squares that the model's have."""
+    """`key -> (params, state)`, with normal matrices of the same root mean square as the model's."""
 
     init: Callable[[Array], tuple[PyTree, PyTree]]
 

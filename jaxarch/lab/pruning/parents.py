@@ -1,4 +1,4 @@
-"""The parents of all networks that learn pictures, by name."""
+"""Parent networks of all experiments with pictures, by name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SCALED = {
     "vgg16": models.VGG16,
     "vgg19": models.VGG19,
 }
-"""Parents whose channels are their own, times a factor."""
+"""Parents with fixed channel counts, which a factor scales."""
 
 
 def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
-    """Raise unless a parent takes these widths, or this factor of its channels.
+    """Raise unless the parent accepts these widths and this factor of its channels.
 
     Raises:
-      ArgumentError: widths of a parent that has its own; a factor of one that has none.
+      ArgumentError: widths for a parent that fixes its own; a factor for a parent without one.
     """
     if widths and model not in ("mlp", "cnn"):
         raise ArgumentError(f"widths: they are of an mlp or a cnn; the {model} has its own")
@@ -35,9 +35,9 @@ def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
 
 
 def in_words(settings: Any) -> str:
-    """The parent of settings, or of those of a result folder: `resnet20`, or `resnet20 x 0.125`.
+    """Describe the parent, from settings or a result folder's settings: `resnet20`, or `resnet20 x 0.125`.
 
-    With normal initial weights in place of its own, that is said too.
+    The description also mentions normal initial weights, if they replace the model's own.
     """
     told = settings if isinstance(settings, Mapping) else vars(settings)
     factor = told.get("width_factor", 1.0)
@@ -46,7 +46,7 @@ def in_words(settings: Any) -> str:
 
 
 def parent_of(model: str, widths: Sequence[int], factor: float, images: Images) -> Callable[[Any], Any]:
-    """The parent of all architectures, a function of Flax's rngs."""
+    """Return the parent of all architectures, a function of Flax's rngs."""
     _, height, side, channels = images.x.shape
     outputs = len(np.unique(images.y))
     match model:

@@ -1,4 +1,4 @@
-"""What the experiments on transfer have in common: how they are run, their findings, figures and tables."""
+"""Shared parts of the transfer experiments: runs, findings, figures and tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def experiment(
     report: Callable[[Results], list[RenderableType]],
     charts: Callable[[Results], list[Chart]] | None = None,
 ) -> Experiment:
-    """The experiment of a module that measures a transfer; its settings have `methods`."""
+    """Build the experiment of a module that measures a transfer; its settings need `methods`."""
 
     def plan(settings: Any) -> list[str]:
         return estimate.plan(settings.methods, tasks.prepare(settings))
@@ -43,7 +43,7 @@ def experiment(
 
 
 def outcome(transfer: Transfer, measured: Measured, findings: Iterable[Mapping[str, Any]]) -> Outcome:
-    """Results, comparisons, layer densities and masks of a transfer, and its settings with their classes."""
+    """Collect a transfer's results, comparisons, layer densities, masks, and settings with classes."""
     names = {"old": transfer.old.name, "new": transfer.new.name}
     pictures = {which: {"name": names[which], "sha256": digest} for which, digest in measured.digests.items()}
     return Outcome(
@@ -57,7 +57,7 @@ def outcome(transfer: Transfer, measured: Measured, findings: Iterable[Mapping[s
 
 
 def draw_layers(results: Results, title: str) -> None:
-    """Draw the densities of layers."""
+    """Draw the densities of the layers."""
     table = results.read(LAYERS)
     panels = {
         f"sparsity {sparsity:g}": {
@@ -72,14 +72,14 @@ def draw_layers(results: Results, title: str) -> None:
 
 
 def remarks(results: Results) -> list[str]:
-    """What a reader of the tables has to know: of the searches, and of the runs on the new task."""
+    """List warnings for readers of the tables, about the searches and the runs on the new task."""
     groups = [(str(name), of) for name, of in results.table.groupby("strategy", sort=False)]
     noted = [*results.manifest["notes"], *failures(groups)]
     return noted + dead_starts(groups)
 
 
 def dead_starts(groups: Iterable[tuple[str, pd.DataFrame]]) -> list[str]:
-    """In how many runs of each method a layer was without a gradient."""
+    """Count the runs of each method in which some layer never had a gradient."""
     noted = []
     for name, of in groups:
         dead = int(of["dead_start"].sum())
@@ -91,7 +91,7 @@ def dead_starts(groups: Iterable[tuple[str, pd.DataFrame]]) -> list[str]:
 
 
 def accuracies(measured: Measured) -> list[dict[str, Any]]:
-    """The accuracy of every method in every cell, for the record."""
+    """Report the accuracy of every method in every cell."""
     return [
         finding(f"accuracy of {cell[-1]}, {where(dict(zip(CELL, cell, strict=False)))}", rows["accuracy"])
         for cell, rows in measured.table.groupby([*CELL, "strategy"], sort=False)
@@ -99,11 +99,11 @@ def accuracies(measured: Measured) -> list[dict[str, Any]]:
 
 
 def where(cell: Mapping[str, Any]) -> str:
-    """A cell in words."""
+    """Describe a cell in words."""
     return f"sparsity {cell['sparsity']:g}, {cell['size']} examples, {cell['weights']} start"
 
 
 def parent(table: pd.DataFrame) -> str:
-    """The accuracy of the whole network, in words."""
+    """Describe the accuracy of the whole network in words."""
     spread = tables.spread(table.loc[table["strategy"] == PARENT, "accuracy"], ".3f")
     return f"the parent has {spread}"

@@ -1,4 +1,4 @@
-"""[A] section 3.3 and table 1: what is left of an architecture when its layers are reshuffled."""
+"""[A] section 3.3 and table 1: accuracy of architectures whose layers are reshuffled."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from jaxarch.lab.pruning.trial import PARENT, Measured
 
 @dataclasses.dataclass(frozen=True)
 class Settings(TransferSettings):
-    """What can be set with `jaxarch run pruning.reshuffle --set NAME=VALUE`, beside what all transfers have.
+    """Settings of `jaxarch run pruning.reshuffle`, changed with `--set NAME=VALUE`.
 
-    What each search finds is compared with itself, its connections permuted within each layer.
+    Each found architecture is compared with itself, its connections permuted within each layer. All settings
+    of transfers apply too.
 
     Attributes:
       searches: AP (architecture pruning), IMP (iterative magnitude pruning), magnitude, SNIP, random,
@@ -39,12 +40,12 @@ class Settings(TransferSettings):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Every search, and what it finds reshuffled."""
+        """Return every search, each followed by its reshuffled variant."""
         return tuple(name for search in self.searches for name in (search, search + RESHUFFLED))
 
 
 def findings(measured: Measured) -> list[dict[str, Any]]:
-    """What goes into the record: every search against itself reshuffled, and the accuracy of all."""
+    """Compare every search with itself reshuffled, and report the accuracy of every method."""
     against = [
         finding(f"accuracy of {pair['first']} minus itself reshuffled, {reporting.where(pair)}", pair)
         for _, pair in _pairs(measured.comparisons).iterrows()
@@ -53,7 +54,7 @@ def findings(measured: Measured) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make the tables."""
+    """Draw the figure and build the tables."""
     table, pairs = results.table, _pairs(results.read(reporting.COMPARISONS))
     task = table["task"].iloc[0]
     reporting.draw_layers(results, task)
@@ -65,12 +66,12 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _pairs(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """A search against itself reshuffled."""
+    """Select the comparisons of a search with itself reshuffled."""
     return comparisons[comparisons["second"] == comparisons["first"] + RESHUFFLED]
 
 
 def _table(table: pd.DataFrame, title: str) -> Table:
-    """Table 1 of [A]: sparsities down, methods across."""
+    """Build table 1 of [A]: sparsities down, methods across."""
     found = table[table["strategy"] != PARENT]
     methods = found["strategy"].unique()
     rows = [

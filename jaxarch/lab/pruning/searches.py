@@ -1,4 +1,4 @@
-"""Architectures of all densities and seeds, by the search that they come from."""
+"""Architectures of all densities and seeds, by search."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Make = Callable[[TransferSettings, Sequence[float]], Any]
 def pruning_of(
     settings: ArchitectureSettings, densities: Sequence[float], units: UnitsLike = None
 ) -> Training:
-    """Architecture pruning as settings have it."""
+    """Return architecture pruning with the given settings."""
     return architecture_pruning(
         densities,
         settings.hard,
@@ -59,20 +59,20 @@ SEARCHES: dict[str, Make] = {
     "ERK": lambda settings, densities: random_mask(densities, scope="erk"),
     "random search": lambda settings, densities: random_search(densities[0], samples=settings.samples),
 }
-"""By the name that it has in results."""
+"""Searches by their names in results."""
 
 ONE_AT_A_TIME = {"random search"}
-"""Searches for an architecture of one density, the first of those given, judged by rows not trained on."""
+"""Searches for one density at a time, the first one given, judged on rows not used for training."""
 
 
 class Architectures(NamedTuple):
-    """What a search found, every leaf with a leading axis of seeds.
+    """Architectures found by a search; every leaf has a leading axis of seeds.
 
     Attributes:
-      masks: by density, as text; of exact size, whether the density was reached or not.
+      masks: by density, as text; of exact size, even where the density was not reached.
       lowest: the smallest density that was reached, shape (seeds,).
-      failed_at: the first step whose loss was not finite, or -1, shape (seeds,).
-      seconds: that a seed took one device.
+      failed_at: the first step with a loss that is not finite, or -1, shape (seeds,).
+      seconds: time of one seed on one device.
     """
 
     masks: dict[str, PyTree]
@@ -81,11 +81,11 @@ class Architectures(NamedTuple):
     seconds: Any
 
     def missed(self, density: float) -> np.ndarray:
-        """Which seeds did not reach a density."""
+        """Tell which seeds did not reach a density."""
         return np.asarray(self.lowest) > density
 
     def notes(self, search: str, targets: Iterable[float], word: str) -> list[str]:
-        """How many seeds met NaN, and how many did not reach each target, by the word for what it is."""
+        """Count the seeds that met NaN, and those that missed each target; `word` names the targets."""
         seeds = len(np.asarray(self.failed_at))
         noted = []
         failed = int((np.asarray(self.failed_at) >= 0).sum())
@@ -104,18 +104,18 @@ class Architectures(NamedTuple):
 
 
 def check_methods(name: str, methods: Sequence[str]) -> None:
-    """Raise unless they are searches, or such with what they find reshuffled."""
+    """Raise unless every method is a search or a search followed by reshuffling, and all are distinct."""
     check_known(name, methods, [*SEARCHES, *(search + RESHUFFLED for search in SEARCHES)])
     check_distinct(name, methods)
 
 
 def base(method: str) -> str:
-    """The search that a method begins with."""
+    """Return the search that a method begins with."""
     return method.removesuffix(RESHUFFLED)
 
 
 def search_parts(methods: Sequence[str], transfer: Transfer) -> list[Part]:
-    """The searches of methods, each for all densities and seeds, and each once."""
+    """Return the searches that the methods need, each once, for all densities and seeds."""
     like = _like(transfer)
     searches = dict.fromkeys(base(method) for method in methods)
     return [Part(f"architectures {search}", _search, search, like=like) for search in searches]
@@ -124,12 +124,12 @@ def search_parts(methods: Sequence[str], transfer: Transfer) -> list[Part]:
 def architectures(
     methods: Sequence[str], transfer: Transfer, found: Mapping[str, Architectures]
 ) -> dict[str, Architectures]:
-    """The architectures that each method has for all densities and seeds.
+    """Return the architectures of each method for all densities and seeds.
 
     Args:
-      methods: by name.
-      transfer: with the settings.
-      found: what each part of `search_parts` found, by its name.
+      methods: names of the methods.
+      transfer: the tasks and settings.
+      found: the result of each part of `search_parts`, by the part's name.
     """
     keys = transfer.settings.keys("reshuffle")
 
@@ -180,7 +180,7 @@ def _search(transfer: Transfer, name: str, found: Mapping[str, Any], work: Work)
 
 
 def problem_of(name: str, transfer: Transfer) -> Problem:
-    """The problem of a search; where it is judged by other examples, by a tenth of them."""
+    """Return the problem of a search; `ONE_AT_A_TIME` searches hold out a tenth of the examples."""
     problem = transfer.searching
     if name == "AP":
         return problem.descending(steps=transfer.settings.search_steps)
@@ -194,7 +194,7 @@ def problem_of(name: str, transfer: Transfer) -> Problem:
 
 
 def trainings(methods: Sequence[str], transfer: Transfer) -> dict[str, tuple[int, int]]:
-    """Of the searches that train: how many trainings a seed, and the steps of each."""
+    """Return, for searches that train, the number of trainings per seed and the steps of each."""
     settings = transfer.settings
     counts = {
         "AP": (1, settings.search_steps),

@@ -1,4 +1,4 @@
-"""What can be set where architectures are searched for and trained again, and what suits each data set."""
+"""Settings of experiments that search for architectures and retrain them, and defaults per data set."""
 
 from __future__ import annotations
 
@@ -38,33 +38,33 @@ SUITS: dict[str, dict[str, Any]] = {
         "strength": 5e-5,
     },
 }
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 STREAMS = {"search": 1, "rows": 2, "reshuffle": 3, "new task": 4}
 
 
 @dataclasses.dataclass(frozen=True)
 class ArchitectureSettings(TrainingSettings):
-    """What all experiments have in common that search for architectures of pictures, and train them again.
+    """Settings shared by all experiments that search for architectures of pictures, and retrain them.
 
-    What is empty, 0 or `auto` is what suits the data set.
+    Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
       dataset: the pictures to search on: a name of `jaxarch data`, or an npz file with x and y.
       widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
-      width_factor: of the channels of a ResNet or a VGG.
-      pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
+      width_factor: factor of the channels of a ResNet or a VGG.
+      pool: side of the windows whose means become the pixels; 1 leaves pictures as they are.
       augment: whether pictures are cropped and flipped at random in training.
       search_steps: gradient steps of each search.
-      steps: gradient steps of each training of what was found.
+      steps: gradient steps of each training of a found architecture.
       batch_size: examples a step.
       rate: learning rate of Adam, which trains the weights.
-      hard: the inverse temperature of a searched mask that the loss sees.
+      hard: the inverse temperature of a searched mask in the loss.
       soft: the inverse temperature of the mask that its gradient passes through, at most `hard`.
       strength: architecture pruning's penalty for each connection.
-      scores_std: standard deviation of its scores at the start.
-      scores_rate: learning rate of its scores, by plain gradient descent.
-      weights_rate: learning rate of its weights, by plain gradient descent.
+      scores_std: standard deviation of architecture pruning's initial scores.
+      scores_rate: learning rate of architecture pruning's scores, by plain gradient descent.
+      weights_rate: learning rate of architecture pruning's weights, by plain gradient descent.
     """
 
     dataset: str = "digits"
@@ -95,24 +95,25 @@ class ArchitectureSettings(TrainingSettings):
 
 @dataclasses.dataclass(frozen=True)
 class TransferSettings(PartSettings, ArchitectureSettings):
-    """What all transfers of architectures have in common.
+    """Settings shared by all transfers of architectures.
 
     Architectures are searched for on one task and trained with fresh weights on another, with few examples.
 
     Attributes:
-      classes: of the task that is searched on; half of them, or all where the new data set is another.
-      new_dataset: the pictures of the new task; the same data set where that suits it.
-      new_classes: of the new task; as many others as `classes` has.
+      classes: classes of the search task; if empty, half of them, or all of them in domain or with another
+        new data set.
+      new_dataset: the pictures of the new task; if empty, the data set's default, mostly the same data set.
+      new_classes: classes of the new task; if empty, as many others as `classes` has, or the same in domain.
       in_domain: whether the new task is the first one, with examples that the search has not seen.
       model: the parent of all architectures.
       sparsities: shares of the connections that are removed.
-      sizes: examples to train on in the new task, multiples of its number of classes; a training for each.
-      weights: how the fresh weights are drawn: `he`, or `density-aware`, wider where connections are fewer.
+      sizes: numbers of training examples in the new task, multiples of its class count; one training each.
+      weights: how fresh weights are drawn: `he`, or `density-aware`, wider where connections are fewer.
       search_steps: gradient steps of architecture pruning.
       training_steps: gradient steps of each training on the first task.
       steps: gradient steps of each training on the new task.
       rate: learning rate of Adam, which trains the weights on either task.
-      fraction: of the connections left, how many a round of magnitude pruning removes at most.
+      fraction: the largest share of the remaining connections that a round of magnitude pruning removes.
       samples: networks that random search draws.
     """
 
@@ -129,7 +130,7 @@ class TransferSettings(PartSettings, ArchitectureSettings):
     samples: int = 8
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said; classes and sizes come later."""
+        """Fill in the data set's defaults; classes and sizes are filled in later."""
         suits: dict[str, Any] = SUITS_ALL | {"new_dataset": self.dataset} | SUITS.get(self.dataset, {})
         if self.in_domain:
             suits["new_dataset"] = self.dataset
@@ -137,13 +138,14 @@ class TransferSettings(PartSettings, ArchitectureSettings):
         return dataclasses.replace(settings, widths=settings.widths or WIDTHS.get(settings.model, ()))
 
     def with_classes(self, first: list[int], second: list[int]) -> Self:
-        """The same with classes and sizes, where none are named.
+        """Fill in classes and sizes, where none are named.
 
-        Of one data set each task has half of the classes; of two, the new one has as many as the first.
+        Within one data set each task gets half of the classes. With two, the new task gets as many classes as
+        the first.
 
         Args:
-          first: the classes that there are in the first data set.
-          second: those in the new one.
+          first: the classes in the first data set.
+          second: the classes in the new data set.
         """
         if self.in_domain:
             classes = self.classes or tuple(first)
@@ -190,16 +192,16 @@ class TransferSettings(PartSettings, ArchitectureSettings):
 
     @property
     def densities(self) -> tuple[float, ...]:
-        """1 - sparsity, without the rounding that this would bring."""
+        """Return the densities 1 - sparsity, without floating-point rounding errors."""
         return tuple(round(1 - sparsity, 12) for sparsity in self.sparsities)
 
     def keys(self, purpose: Literal["search", "rows", "reshuffle", "new task"]) -> Array:
-        """One key a seed, others for each purpose: fresh weights are not those that a search began from."""
+        """Return one key a seed, different for each purpose: fresh weights differ from the search's start."""
         return self.seed_keys(STREAMS[purpose])
 
 
 def check_share(name: str, value: float) -> None:
-    """Raise unless it is a share of something, neither none nor all of it."""
+    """Raise unless the value is a share strictly between 0 and 1."""
     if not 0 < value < 1:
         raise ArgumentError(f"{name}: expected numbers between 0 and 1, got {value}")
 

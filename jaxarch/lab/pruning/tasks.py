@@ -17,13 +17,13 @@ from jaxarch.lab.pruning.settings import TransferSettings
 
 
 class Transfer(NamedTuple):
-    """The two tasks, ready.
+    """The two tasks of a transfer, ready to train on.
 
     Attributes:
-      settings: complete.
-      old: pictures of the task that is searched on, labelled 0, 1, ...
-      new: those of the new task.
-      searching: the problem that architectures are searched on.
+      settings: settings with all defaults filled in.
+      old: pictures of the search task, labeled 0, 1, ...
+      new: pictures of the new task, labeled likewise.
+      searching: the problem on which architectures are searched for.
       learning: the new problem; `train` has shape (seeds, largest size), balanced up to each size.
       test: rows of the new pictures to test on, shape (seeds, n).
     """
@@ -37,7 +37,7 @@ class Transfer(NamedTuple):
 
     @property
     def task(self) -> str:
-        """From what to what, in words."""
+        """Describe in words the transfer from the old task to the new one."""
         settings = self.settings
         old = f"{settings.dataset} {_in_words(settings.classes)}"
         if settings.in_domain:
@@ -46,7 +46,7 @@ class Transfer(NamedTuple):
 
 
 def _in_words(classes: tuple[int, ...]) -> str:
-    """`0-4` for classes in a row, `0,2,5` for others."""
+    """Write consecutive classes as `0-4`, others as `0,2,5`."""
     first, last = classes[0], classes[-1]
     if len(classes) > 2 and classes == tuple(range(first, last + 1)):
         return f"{first}-{last}"
@@ -54,11 +54,10 @@ def _in_words(classes: tuple[int, ...]) -> str:
 
 
 def prepare(settings: TransferSettings) -> Transfer:
-    """Load the data, draw the rows of all seeds, and build both problems; settings that are complete.
+    """Load the data, draw the rows of all seeds, and build both problems, from settings with defaults.
 
     Raises:
-      ArgumentError: classes that overlap, that the data lack or that have fewer
-        examples than asked for.
+      ArgumentError: classes that overlap, that the data lack, or that have fewer examples than asked for.
     """
     first = load_images(settings.dataset)
     second = first if settings.new_dataset == settings.dataset else load_images(settings.new_dataset)
@@ -81,7 +80,7 @@ def prepare(settings: TransferSettings) -> Transfer:
 
 
 class LearningSettings(Protocol):
-    """What settings say of how pictures are learned."""
+    """Settings that determine how pictures are learned."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -89,7 +88,7 @@ class LearningSettings(Protocol):
 
     @property
     def width_factor(self) -> float:
-        """A factor of the channels of a parent that has its own."""
+        """Factor of the channels, for a parent with fixed channel counts."""
 
     @property
     def batch_size(self) -> int:
@@ -97,15 +96,15 @@ class LearningSettings(Protocol):
 
     @property
     def rate(self) -> float:
-        """Of Adam."""
+        """Learning rate of Adam."""
 
     @property
     def augment(self) -> bool:
-        """Whether pictures are augmented."""
+        """Tells whether pictures are augmented."""
 
 
 Change = Callable[[Any, Any], Any]
-"""What is done to a parent that was made: `(model, rngs) -> model`."""
+"""Change applied to a parent after it is built: `(model, rngs) -> model`."""
 
 
 def problem_of_images(
@@ -117,16 +116,16 @@ def problem_of_images(
     moments: Any,
     change: Change | None = None,
 ) -> Problem:
-    """Classes of pictures, learned by Adam.
+    """Build the problem of classifying pictures with Adam.
 
     Args:
-      settings: with widths, batch size, rate, and whether pictures are augmented.
+      settings: with widths, batch size, learning rate, and whether pictures are augmented.
       model: the name of the parent.
-      images: to learn.
-      rows: of the examples to train on.
-      steps: of a training.
-      moments: of the pixels, as of `Images.moments`.
-      change: what is done to the parent, such as another head.
+      images: the pictures to learn.
+      rows: rows of the training examples.
+      steps: steps of a training.
+      moments: moments of the pixels, as returned by `Images.moments`.
+      change: a change of the parent, such as another head.
     """
     parent = parent_of(model, settings.widths, settings.width_factor, images)
     return models.supervised(
@@ -145,10 +144,12 @@ def problem_of_images(
 def _rows(
     settings: TransferSettings, old: Images, new: Images
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Rows to search on, rows to draw new examples from, and rows to test on; `None`: on what is left.
+    """Return rows to search on, rows to draw new examples from, and rows to test on.
 
-    The search has the examples for training; of the new task, these are for training and the others for
-    testing. Without a published split, or in the same domain, it is tested on what is not trained on.
+    If the third is `None`, the test rows are those left over.
+
+    The search uses the training examples. The new task draws from its training examples and is tested on the
+    others. Without a published split, or in the same domain, it is tested on rows that are not trained on.
     """
     published = old.train < len(old.y)
     if settings.in_domain:
@@ -163,7 +164,7 @@ def _rows(
 
 
 def pooled(images: Images, window: int) -> Images:
-    """Pictures whose pixels are the means over windows, rounded."""
+    """Average pixels over windows, and round."""
     if window == 1:
         return images
     height, width = (side // window for side in images.x.shape[1:3])

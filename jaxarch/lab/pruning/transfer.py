@@ -22,12 +22,14 @@ METHODS = ("AP", "IMP", "magnitude", "SNIP", "random search", "ERK", "random", "
 
 @dataclasses.dataclass(frozen=True)
 class Settings(TransferSettings):
-    """What can be set with `jaxarch run pruning.transfer --set NAME=VALUE`, beside what all transfers have.
+    """Settings of `jaxarch run pruning.transfer`, changed with `--set NAME=VALUE`.
+
+    All settings of transfers apply too.
 
     Attributes:
       methods: AP (architecture pruning), IMP (iterative magnitude pruning), magnitude (the same in one shot),
-        SNIP, random search; drawn: random, uniform, ERK; METHOD->reshuffled permutes within layers what
-        METHOD finds.
+        SNIP, random search; drawn at random: random, uniform, ERK; METHOD->reshuffled permutes METHOD's
+        architecture within layers.
     """
 
     methods: tuple[str, ...] = METHODS
@@ -39,7 +41,7 @@ class Settings(TransferSettings):
 
 
 def findings(measured: Measured) -> list[dict[str, Any]]:
-    """What goes into the record: AP against the others, and the accuracy of all."""
+    """Compare AP with the other methods, and report the accuracy of every method."""
     pairs = [pair for pair in measured.comparisons.to_dict("records") if pair["first"] == "AP"]
     against = [
         finding(f"accuracy of AP minus {pair['second']}, {reporting.where(pair)}", pd.Series(pair))
@@ -49,7 +51,7 @@ def findings(measured: Measured) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the tables."""
+    """Draw the figures and build the tables."""
     table, comparisons = results.table, results.read(reporting.COMPARISONS)
     task = table["task"].iloc[0]
     figure = plots.sweep(_curves(table), "share of connections left", task, logarithmic_setting=True)
@@ -65,7 +67,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _curves(table: pd.DataFrame) -> Any:
-    """By start, by size, by method: shares of connections, of which 1 is the parent, and accuracies."""
+    """Map start, size and method to shares of connections (1 is the parent) and accuracies."""
     curves: dict[str, Any] = {}
     for (weights, size), cell in table.groupby(["weights", "size"], sort=False):
         whole = cell[cell["strategy"] == PARENT]
@@ -77,7 +79,7 @@ def _curves(table: pd.DataFrame) -> Any:
 
 
 def _accuracies(table: pd.DataFrame, title: str) -> Table:
-    """Methods down, sparsities across."""
+    """Tabulate accuracies: methods down, sparsities across."""
     found = table[table["strategy"] != PARENT]
     sparsities = sorted(found["sparsity"].unique())
     rows = [
@@ -89,7 +91,7 @@ def _accuracies(table: pd.DataFrame, title: str) -> Table:
 
 
 def _against(comparisons: pd.DataFrame) -> Table:
-    """AP minus every other method, seed by seed."""
+    """Tabulate AP minus every other method, paired by seed."""
     pairs = comparisons[comparisons["first"] == "AP"]
     sparsities = sorted(pairs["sparsity"].unique())
     rows = []
@@ -107,7 +109,7 @@ def _against(comparisons: pd.DataFrame) -> Table:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The accuracy of every run against the share of connections left: a chart a start and size."""
+    """Chart every run's accuracy against its share of connections left, one chart per start and size."""
     table = results.table.assign(share=1 - results.table["sparsity"])
     labels = {"share": "share of connections left", "accuracy": "test accuracy", "strategy": "method"}
     return [

@@ -1,4 +1,4 @@
-"""A transfer as it is measured: every architecture trained on the new task, from every start."""
+"""Measurement of a transfer: every architecture trained on the new task, from every start."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from jaxarch.metrics import paired_differences
 from jaxarch.transforms import density_name
 
 PARENT = "parent"
-"""The whole network, of sparsity 0, which all architectures are parts of."""
+"""The whole network, of sparsity 0, of which every architecture is a part."""
 CELL = ["weights", "size", "sparsity"]
 TEST_BATCH = 500
 
 
 class Measured(NamedTuple):
-    """What was measured.
+    """Measurements of a transfer.
 
     Attributes:
-      table: a row a run.
+      table: one row a run.
       comparisons: every pair of methods in every cell, tested on the same seeds.
       layers: the density of every masked leaf of every architecture.
       masks: by method, by density, with a leading axis of seeds.
       digests: the SHA-256 of the pictures of the old task and of the new one.
-      notes: what a reader has to know of the searches.
+      notes: warnings about the searches for readers of the tables.
     """
 
     table: pd.DataFrame
@@ -103,12 +103,12 @@ def measure(
 
 
 class Cell(NamedTuple):
-    """What the parts of the new task differ by, and what they have in common.
+    """Methods, initial weights and size of one part on the new task.
 
     Attributes:
-      methods: whose architectures are trained.
-      weights: how fresh ones are drawn.
-      size: how many examples they are trained on.
+      methods: methods whose architectures are trained; equal in all parts.
+      weights: how fresh weights are drawn.
+      size: number of training examples.
     """
 
     methods: tuple[str, ...]
@@ -117,16 +117,16 @@ class Cell(NamedTuple):
 
 
 def _digests(transfer: Transfer) -> dict[str, str]:
-    """Of the pictures of both tasks."""
+    """Compute the digests of both tasks' pictures."""
     pictures = {"old": transfer.old, "new": transfer.new}
     return {which: digest(images.x, images.y) for which, images in pictures.items()}
 
 
 def _load(settings: TransferSettings, digests: dict[str, str]) -> Transfer:
-    """What the parts need, in another process.
+    """Load the transfer that the parts need, in another process.
 
     Raises:
-      ArgumentError: its pictures are others.
+      ArgumentError: the pictures loaded here differ.
     """
     transfer = prepare(settings)
     here = _digests(transfer)
@@ -136,20 +136,23 @@ def _load(settings: TransferSettings, digests: dict[str, str]) -> Transfer:
 
 
 def training(weights: str, transfer: Transfer) -> Strategy:
-    """Fresh weights on a bare architecture ([A] appendix A.2), and a new head if there are other classes."""
+    """Return the training of a bare architecture's fresh weights ([A] appendix A.2).
+
+    A new head comes first if the numbers of classes differ.
+    """
     again = retrain("cold", nonnegative=False, weights=weights)  # type: ignore[arg-type]
     same = len(transfer.settings.classes) == len(transfer.settings.new_classes)
     return chain(again) if same else chain(new_head(), again)
 
 
 def learning(runs: pd.DataFrame, transfer: Transfer, size: int) -> Problem:
-    """The new problem with the training rows of every run, the first `size` of those of its seed."""
+    """Return the new problem in which each run trains on the first `size` rows of its seed."""
     train = np.asarray(transfer.learning.train)[runs["seed"]]
     return dataclasses.replace(transfer.learning, train=train, train_size=np.asarray(size, np.int32))
 
 
 def _stacked(found: dict[str, Architectures], transfer: Transfer) -> tuple[pd.DataFrame, PyTree]:
-    """All architectures one after the other, the parent first, and which is which."""
+    """Return all runs as a table, the parent first, and their stacked architectures."""
     settings = transfer.settings
     seeds = np.arange(settings.seeds)
     some = next(iter(next(iter(found.values())).masks.values()))
@@ -196,24 +199,24 @@ def _trained(transfer: Transfer, cell: Cell, found: Mapping[str, Any], work: Wor
 def _accuracy(
     strategy: Strategy, network: Network, problem: Problem, transfer: Transfer, runs: pd.DataFrame
 ) -> np.ndarray:
-    """The share of test examples that each run gets right."""
+    """Compute the share of test examples that each run classifies correctly."""
     rows = transfer.test[runs["seed"]]
     outputs = evaluate(strategy, network, problem, rows, batch_size=TEST_BATCH)
     return (outputs.argmax(-1) == transfer.new.y[rows]).mean(axis=1)
 
 
 def without_failures(table: pd.DataFrame, *names: str) -> pd.DataFrame:
-    """What runs that met NaN have is no figure."""
+    """Replace the named measurements by NaN in runs that met NaN."""
     failed = table["failed_at"] >= 0
     return table.assign(**{name: table[name].mask(failed) for name in names})
 
 
 def compared(table: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
-    """The accuracies of every pair of methods, run by run on the same seeds, in every cell.
+    """Compare the accuracies of every pair of methods in every cell, paired by seed.
 
     Args:
-      table: a row a run, the parent's left out.
-      cell: the columns that say which cell a run is in.
+      table: one row a run, without the parent.
+      cell: the columns that identify a cell.
     """
     cells = []
     for where, rows in table.groupby(cell, sort=False):
@@ -233,7 +236,7 @@ def _layers(runs: pd.DataFrame, masks: PyTree) -> pd.DataFrame:
 
 
 def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
-    """What each search was given: they are not equal."""
+    """List the budget of each search; the budgets are not equal."""
     given = [f"{name} {n} x {steps}" for name, (n, steps) in trainings(methods, transfer).items()]
     return (
         [f"trainings x steps of a search, a seed: {', '.join(given)}; of the others, none"] if given else []
@@ -241,7 +244,7 @@ def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
 
 
 def _notes(found: dict[str, Architectures], settings: TransferSettings) -> list[str]:
-    """Searches that failed, and densities that were not reached."""
+    """List searches that failed, and densities that were not reached."""
     targets = sorted(settings.densities, reverse=True)
     by_search = {base(method): found[method] for method in found}
     return [note for search, of in by_search.items() for note in of.notes(search, targets, "density")]

@@ -1,4 +1,4 @@
-"""Neurons or channels that searches keep, of all shares and seeds; and what they are searched on."""
+"""Neurons or channels kept by searches, for all shares and seeds, and the task that they are searched on."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from jaxarch.search import random_mask, two_temperature, units_of
 from jaxarch.transforms import density_name
 
 TRAINING = retrain("warm", nonnegative=False)
-"""From the initial weights: of the dense network, and of what is left of it."""
+"""Training from the initial weights, for the dense network and for its cut versions."""
 
 
 class Task(NamedTuple):
-    """What is learned, ready.
+    """The learning task, ready to train on.
 
     Attributes:
-      settings: complete.
+      settings: settings with all defaults filled in.
       images: the pictures.
-      problem: each seed has its own rows, or all have those that are published for training.
+      problem: each seed has its own rows, or all share the published training rows.
       test: rows to test on, shape (seeds, n).
-      params: of the parent, shapes alone.
-      units: of the parent.
+      params: parameters of the parent, as shapes only.
+      units: units of the parent.
     """
 
     settings: ChannelSettings
@@ -60,19 +60,19 @@ class Task(NamedTuple):
     units: GroupUnits
 
     def learning(self, seeds: np.ndarray) -> Problem:
-        """The problem of runs of these seeds."""
+        """Return the problem of runs with these seeds."""
         train = np.asarray(self.problem.train)
         return self.problem if train.ndim == 1 else dataclasses.replace(self.problem, train=train[seeds])
 
 
 def prepare(settings: ChannelSettings) -> Task:
-    """Load the pictures, draw the rows of all seeds, and build the problem; settings that are complete.
+    """Load the pictures, draw the rows of all seeds, and build the problem, from settings with defaults.
 
-    Where no split is published, each seed trains on half of the pictures, equally many of each class, and is
+    Without a published split, each seed trains on half of the pictures, equally many of each class, and is
     tested on the others.
 
     Raises:
-      ArgumentError: pictures that the parent does not take, or that are too few; a share of the units that
+      ArgumentError: pictures that the parent does not take, or too few pictures; a share of the units that
         leaves less than one in each layer.
     """
     images = pooled(load_images(settings.dataset), settings.pool)
@@ -96,28 +96,28 @@ def prepare(settings: ChannelSettings) -> Task:
 
 
 def started(task: Task, masks: PyTree, seeds: np.ndarray) -> Network:
-    """Networks of the initial weights of their seeds, which every search and every training begins from.
+    """Build networks with the initial weights of their seeds, the start of every search and training.
 
     Args:
       task: with the parent.
-      masks: of each; `None` for none.
-      seeds: of each.
+      masks: the mask of each network; `None` for no masks.
+      seeds: the seed of each network.
     """
     params, state = jax.vmap(task.problem.init)(task.settings.seed_keys(3)[seeds])
     return Network(params if masks is None else jax.vmap(apply_mask)(masks, params), masks, state)
 
 
 def full(task: Task) -> PyTree:
-    """The masks of the dense networks of all seeds."""
+    """Return the masks of the dense networks of all seeds."""
     return jax.tree.map(lambda leaf: jnp.ones((task.settings.seeds, *leaf.shape), bool), mask_shapes(task))
 
 
 def two_temperature_of(settings: ChannelSettings, mean: Any) -> Training:
-    """Two-temperature over the weights that a network has.
+    """Return the two-temperature search over the weights that a network already has.
 
     Args:
-      settings: complete.
-      mean: of the initial scores, whose standard deviation is 1, in units of 1/hard.
+      settings: settings with all defaults filled in.
+      mean: mean of the initial scores, whose standard deviation is 1, in units of 1/hard.
     """
     return two_temperature(
         settings.hard,
@@ -133,7 +133,7 @@ def two_temperature_of(settings: ChannelSettings, mean: Any) -> Training:
 def units_kept(
     task: Task, parts: Parts, progress: Callable[[Progress], None] | None
 ) -> dict[str, Architectures]:
-    """The units that each method keeps, for all shares and seeds; each search is run once."""
+    """Return the units that each method keeps, for all shares and seeds; each search runs once."""
     methods = task.settings.methods
     found: dict[str, Architectures] = {}
     for search in dict.fromkeys(method.removesuffix(LAYERWISE) for method in methods):
@@ -152,9 +152,9 @@ def units_kept(
 
 
 def _two_temperature(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
-    """A search for every share: about so many units are there as it begins, and so many it is to end with.
+    """Run one search per share, starting with about that share of the units.
 
-    It keeps the units of the largest scores, since how many are positive in the end is up to the search.
+    The units with the largest scores are kept, because the search decides how many scores end positive.
     """
     settings = task.settings
     shares = np.repeat(settings.shares, settings.seeds)
@@ -182,7 +182,7 @@ def _two_temperature(task: Task, options: dict[str, Any]) -> dict[str, Architect
 
 
 def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
-    """One search for all shares."""
+    """Run one search for all shares."""
     settings = task.settings
     strategy = pruning_of(settings, settings.shares, settings.units)
     network, report = _of_seeds(strategy, task, options, None)
@@ -191,7 +191,7 @@ def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Arch
 
 
 def _magnitude(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
-    """The units of the largest mean weight of a trained network: of all, and as many of each layer."""
+    """Keep the units with the largest mean weight of a trained network, globally and layer by layer."""
     network, report = _of_seeds(TRAINING, task, options, full(task))
 
     def masks(scope: Literal["global", "layer"]) -> dict[str, PyTree]:
@@ -222,13 +222,13 @@ SEARCHES = {
     "magnitude": _magnitude,
     "random": _random,
 }
-"""By name, the masks of the methods that are made of a search."""
+"""Searches by name; each returns the masks of the methods that are based on it."""
 
 
 def _of_seeds(
     strategy: Training, task: Task, options: dict[str, Any], masks: PyTree
 ) -> tuple[Network, Report]:
-    """One search a seed."""
+    """Run one search a seed."""
     settings, seeds = task.settings, np.arange(task.settings.seeds)
     return over_seeds(
         strategy,
@@ -249,13 +249,13 @@ def _architectures(
 
 
 def _largest(scores: PyTree, share: float, task: Task) -> PyTree:
-    """The mask of the units of the largest scores, of all layers together."""
+    """Return the mask of the units with the largest scores over all layers together."""
     units = task.units
     return units.spread(units.largest(scores, units.counts(scores, share)), task.params)
 
 
 def mask_shapes(task: Task) -> PyTree:
-    """The mask of one run, shapes alone."""
+    """Return the mask of one run, as shapes only."""
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), select(task.params))
     return jax.eval_shape(lambda scores: _largest(task.units.score(scores), 1.0, task), shapes)
 

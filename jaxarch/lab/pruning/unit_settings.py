@@ -1,4 +1,4 @@
-"""What can be set where neurons or channels are cut out of networks, and what suits each data set."""
+"""Settings of experiments that cut neurons or channels out of networks, and defaults per data set."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxarch.lab.pruning.parents import check_parent
 from jaxarch.lab.pruning.settings import ArchitectureSettings, check_share
 
 DENSE = "dense"
-"""The whole network, of which all others are parts."""
+"""Name of the whole network, of which all others are parts."""
 LAYERWISE = " per layer"
 METHODS = ("two-temperature", "AP", "magnitude", "magnitude" + LAYERWISE, "random")
 UNITS = {"cnn": "channels", "resnet20": "channels", "mlp": "neurons", "lenet": "neurons"}
-"""What is kept or removed together, by the parent."""
+"""Kind of unit that is kept or removed as a whole, by parent."""
 WIDTHS = {"mlp": (200, 100), "cnn": (16, 32)}
 SUITS_ALL = {
     "model": "cnn",
@@ -35,22 +35,23 @@ SUITS: dict[str, dict[str, Any]] = {
         "strength": 3e-4,
     },
 }
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChannelSettings(ArchitectureSettings):
-    """What can be set with `jaxarch run pruning.channels --set NAME=VALUE`.
+    """Settings of `jaxarch run pruning.channels`, changed with `--set NAME=VALUE`.
 
-    Units, the channels of a convolutional network or the neurons of a perceptron, are found by several
-    searches; what each keeps is trained from the same initial weights of its seed, for as many steps.
+    Units are the channels of a convolutional network or the neurons of a perceptron. Several searches find
+    them. Each search's units are trained from the same initial weights of their seed, for equally many steps.
 
     Attributes:
-      model: the parent of all networks; of a cnn and a resnet20 the units are channels, of an mlp and a lenet
-        (LeNet-300-100) neurons.
+      model: the parent of all networks; the units are channels for cnn and resnet20, and neurons for mlp and
+        lenet (LeNet-300-100).
       methods: two-temperature, over the initial weights; AP (architecture pruning); magnitude, the units of
-        the largest mean weight of a trained network; the same share of each layer of these; random units.
-      shares: of all units, how many are kept.
+        the largest mean weight of a trained network; magnitude per layer, the same share of each layer;
+        random units.
+      shares: shares of all units that are kept.
       mask_rate: learning rate of Adam, which trains the scores of two-temperature.
     """
 
@@ -60,7 +61,7 @@ class ChannelSettings(ArchitectureSettings):
     mask_rate: float = 1e-3
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
         shares = tuple(sorted(settings.shares, reverse=True))
         return dataclasses.replace(
@@ -81,9 +82,9 @@ class ChannelSettings(ArchitectureSettings):
 
     @property
     def units(self) -> str:
-        """What is kept or removed together."""
+        """Return the kind of unit that is kept or removed as a whole."""
         return UNITS[self.model]
 
     def search_steps_of(self, method: str) -> int:
-        """The gradient steps of a search; none of what is drawn, or not searched for."""
+        """Return the gradient steps of a method's search; 0 for random units and the dense network."""
         return 0 if method in ("random", DENSE) else self.search_steps

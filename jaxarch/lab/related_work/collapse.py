@@ -1,4 +1,4 @@
-"""Layer collapse: how few connections are left when a layer loses its last one, by what chooses them."""
+"""Layer collapse: connections left when a layer loses its last one, by pruning method."""
 
 from __future__ import annotations
 
@@ -43,22 +43,24 @@ METHODS: Mapping[str, Callable[[tuple[float, ...], CollapseSettings], Any]] = {
 }
 SUITS_ALL: dict[str, Any] = {"model": "cnn", "batch_size": 60, "seeds": 5}
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"model": "lenet"}, "cifar10": {"model": "vgg16", "seeds": 3}}
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CollapseSettings(PictureSettings):
-    """What can be set with `jaxarch run related_work.collapse --set NAME=VALUE`. Nothing is trained.
+    """Settings of `jaxarch run related_work.collapse`, changed with `--set NAME=VALUE`.
+
+    Nothing is trained.
 
     Attributes:
-      methods: that choose connections; empty for all of them.
-      batches: of examples, over which SNIP and GraSP judge connections.
+      methods: methods that choose connections; empty for all of them.
+      batches: batches of examples by which SNIP and GraSP judge connections.
       initial: weights of the parent: its `model`'s own, or `normal` ones of the same standard deviations.
-      rounds: of SynFlow, on the way to each density.
-      each_tenfold: densities between one and a tenth of it.
+      rounds: rounds of SynFlow on the way to each density.
+      each_tenfold: number of densities per factor of ten.
     """
 
-    # Of a problem that is not trained on.
+    # Placeholders: the problem needs these settings, but is not trained on.
     augment: ClassVar[bool] = False
     rate: ClassVar[float] = 1.0
 
@@ -69,7 +71,7 @@ class CollapseSettings(PictureSettings):
     each_tenfold: int = 4
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
         return dataclasses.replace(settings, methods=settings.methods or tuple(METHODS))
 
@@ -82,11 +84,11 @@ class CollapseSettings(PictureSettings):
 
 
 class Task(NamedTuple):
-    """What is pruned, ready.
+    """The pruning task, ready to prune.
 
     Attributes:
-      settings: complete.
-      problem: of the pictures for training.
+      settings: settings with all defaults filled in.
+      problem: the problem of the training pictures.
       sizes: connections of each masked leaf, by path.
       densities: the largest first; the last leaves as many connections as there are leaves.
       pictures: a digest of the data.
@@ -100,17 +102,17 @@ class Task(NamedTuple):
 
     @property
     def connections(self) -> int:
-        """Of the parent."""
+        """Count the connections of the parent."""
         return sum(self.sizes.values())
 
     @property
     def most(self) -> float:
-        """The largest compression that leaves a connection in each layer."""
+        """Return the largest compression that leaves a connection in each layer."""
         return self.connections / len(self.sizes)
 
 
 def prepare(settings: CollapseSettings) -> Task:
-    """Load the pictures and build the problem; settings that are complete."""
+    """Load the pictures and build the problem, from settings with defaults filled in."""
     images = pooled(load_images(settings.dataset), settings.pool)
     rows = np.arange(images.train)
     trained_on = images._replace(x=images.x[rows], y=images.y[rows])
@@ -121,13 +123,14 @@ def prepare(settings: CollapseSettings) -> Task:
     params, _ = jax.eval_shape(problem.init, jax.random.key(0))
     sizes = {path: leaf.size for path, leaf in named_leaves(select(params)).items()}
     fewest = len(sizes) / sum(sizes.values())
+    # Without the small number, rounding could add a density equal to `fewest`.
     tenths = int(np.ceil(-np.log10(fewest) * settings.each_tenfold - 1e-9))
     above = [10 ** (-k / settings.each_tenfold) for k in range(1, tenths)]
     return Task(settings, problem, sizes, (*above, fewest), digest(images.x, images.y))
 
 
 def plan(settings: CollapseSettings) -> list[str]:
-    """What would be pruned."""
+    """Describe the planned pruning."""
     task = prepare(settings)
     return [
         f"parent: {in_words(settings)}, {task.connections} connections in {len(task.sizes)} layers: "
@@ -138,7 +141,7 @@ def plan(settings: CollapseSettings) -> list[str]:
 
 
 def run(settings: CollapseSettings, context: Context) -> Outcome:
-    """Choose connections at all densities, and count how many each layer keeps."""
+    """Choose connections at all densities, and count the connections that each layer keeps."""
     task = prepare(settings)
     parts = Parts(settings, experiment=context.experiment, pictures=task.pictures)
     methods = [Part(name, _counted, name) for name in settings.methods]
@@ -157,10 +160,10 @@ def run(settings: CollapseSettings, context: Context) -> Outcome:
 
 
 def _load(settings: CollapseSettings, pictures: str) -> Task:
-    """What the parts need, in another process.
+    """Load the task that the parts need, in another process.
 
     Raises:
-      ArgumentError: its pictures are others.
+      ArgumentError: the pictures loaded here differ.
     """
     task = prepare(settings)
     check_same(settings.dataset, task.pictures, pictures)
@@ -168,7 +171,7 @@ def _load(settings: CollapseSettings, pictures: str) -> Task:
 
 
 def _counted(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
-    """How many connections a method leaves in each layer: a row a seed and density."""
+    """Count the connections that a method leaves in each layer: one row a seed and density."""
     settings = task.settings
     strategy = chain(METHODS[name](task.densities, settings))
 
@@ -207,7 +210,7 @@ def _counted(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.
 
 
 def critical(rows: pd.DataFrame) -> np.ndarray:
-    """Of each seed, the largest compression up to which every layer keeps a connection; 1 if none does."""
+    """Return each seed's largest compression up to which no layer is empty; 1 if there is none."""
     reached = []
     for _, of in rows.sort_values("compression").groupby("seed"):
         whole = np.cumprod(of["empty_layers"].to_numpy() == 0).astype(bool)
@@ -216,7 +219,7 @@ def critical(rows: pd.DataFrame) -> np.ndarray:
 
 
 def _findings(table: pd.DataFrame, most: float) -> list[dict[str, Any]]:
-    """The largest compression at which no layer is empty."""
+    """Report the largest compression at which no layer is empty."""
     return [
         finding(
             f"largest compression by {name} without an empty layer; {most:,.0f} is possible", critical(rows)
@@ -226,7 +229,7 @@ def _findings(table: pd.DataFrame, most: float) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the emptiest layer against compression, and make the table."""
+    """Draw the emptiest layer against compression, and build the table."""
     settings, table = results.settings, results.table
     most = results.manifest["largest compression"]
     title = f"{settings['dataset']}, {in_words(settings)}"
@@ -237,7 +240,7 @@ def report(results: Results) -> list[RenderableType]:
             rows.pivot(index="seed", columns="density", values=column).to_numpy(float)[:, ::-1]
             for column in ("compression", "emptiest")
         )
-        # A logarithmic axis has no place for a layer that is empty: a line ends where one is in some seed.
+        # A logarithmic axis cannot show an empty layer, so a line ends where some seed has one.
         whole = np.cumprod((emptiest > 0).all(axis=0)).astype(bool)
         points[name] = (compression[:, whole], emptiest[:, whole])
     label = "compression, connections of the parent for one that is left"
@@ -254,7 +257,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _table(groups: list[tuple[str, pd.DataFrame]], layers: Iterable[str], title: str, most: float) -> Table:
-    """Where layers collapse, and which is the first."""
+    """Tabulate the compressions at which layers collapse, and the first layers to collapse."""
     rows = [
         (
             name,
@@ -273,17 +276,17 @@ def _table(groups: list[tuple[str, pd.DataFrame]], layers: Iterable[str], title:
 
 
 def first_empty(rows: pd.DataFrame, layers: Iterable[str]) -> str:
-    """One of those layers that are empty first, in any seed, and how many others there are."""
+    """Name one of the layers that are empty first, in any seed, and count the others."""
     found: dict[str, None] = {}
     for _, of in rows[rows["empty_layers"] > 0].sort_values("compression").groupby("seed"):
         found |= dict.fromkeys(layer for layer in layers if of.iloc[0][layer] == 0)
-    # Names are long, and of a deep network there are many: all of them are in the table of runs.
+    # A deep network has many long layer names; the table of runs lists all of them.
     first, others = next(iter(found), "-"), len(found) - 1
     return f"{first} and {others} more" if others > 0 else first
 
 
 def charts(results: Results) -> list[Chart]:
-    """The emptiest layer of every run against compression; those that are empty have no place."""
+    """Chart the emptiest layer of every run against compression; empty layers cannot be shown."""
     settings = results.settings
     title = f"{settings['dataset']}, {in_words(settings)}: connections in the emptiest layer"
     labels = {"emptiest": "connections in the emptiest layer", "strategy": "method"}

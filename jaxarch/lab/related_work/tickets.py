@@ -70,23 +70,23 @@ SUITS_ALL: dict[str, Any] = {
     "every": 50,
 }
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"model": "lenet", "steps": 50_000, "every": 500}}
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TicketSettings(PartSettings, PictureTrainingSettings):
-    """What can be set with `jaxarch run related_work.tickets --set NAME=VALUE`.
+    """Settings of `jaxarch run related_work.tickets`, changed with `--set NAME=VALUE`.
 
-    What is empty, 0 or `auto` is what suits the data set.
+    Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
-      rounds: of pruning; each is followed by a training.
-      fraction: of the connections that are left in a layer, how many a round removes.
-      last_fraction: likewise, of the last layer.
-      reinitialised: fresh weights that are tried on the connections of each ticket.
+      rounds: rounds of pruning; each is followed by a training.
+      fraction: the share of a layer's remaining connections that a round removes.
+      last_fraction: the same share for the last layer.
+      reinitialised: number of fresh initializations tried on the connections of each ticket.
       steps: gradient steps of each training.
-      every: steps between two looks at the rows that are held out.
-      held_out: the share of the examples for training on which it is judged when training should have ended.
+      every: steps between two evaluations on the held-out rows.
+      held_out: the share of the training examples that is held out to judge when training should have ended.
     """
 
     rounds: int = 16
@@ -96,7 +96,7 @@ class TicketSettings(PartSettings, PictureTrainingSettings):
     every: int = 0
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         return self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
 
     def check(self) -> None:
@@ -109,13 +109,13 @@ class TicketSettings(PartSettings, PictureTrainingSettings):
 
 
 class Round(NamedTuple):
-    """What a round of pruning and training left, every array with a leading axis of seeds.
+    """Results of a round of pruning and training; every array has a leading axis of seeds.
 
     Attributes:
-      params: as they were trained.
+      params: trained parameters.
       mask: connections.
-      start: the weights that training began from.
-      state: of the model.
+      start: the weights from which training began.
+      state: state of the model.
       measured: quantities by name.
     """
 
@@ -127,7 +127,7 @@ class Round(NamedTuple):
 
 
 def plan(settings: TicketSettings) -> list[str]:
-    """What would be trained."""
+    """Describe the planned trainings."""
     task = prepare(settings)
     tickets, fresh = _trainings(settings)
     return [
@@ -143,12 +143,12 @@ def plan(settings: TicketSettings) -> list[str]:
 
 
 def _trainings(settings: TicketSettings) -> tuple[int, int]:
-    """Of tickets, the whole network among them, and of fresh weights."""
+    """Count the trainings of tickets, including the whole network, and of fresh weights."""
     return settings.seeds * (settings.rounds + 1), settings.seeds * settings.rounds * settings.reinitialised
 
 
 def duration(settings: TicketSettings) -> list[str]:
-    """How long all of it would take here, from a few steps of the whole network."""
+    """Estimate the total duration here from a few steps of the whole network."""
     task = prepare(settings)
     problem = task.learning(np.arange(settings.seeds))
     whole = pace.measured(dense(nonnegative=False), task.keys("search"), problem)
@@ -157,13 +157,13 @@ def duration(settings: TicketSettings) -> list[str]:
 
 
 def _fractions(task: PictureTask[TicketSettings]) -> dict[str, float]:
-    """What a round removes of each leaf, by path."""
+    """Return the share that a round removes of each leaf, by path."""
     settings, paths = task.settings, list(named_leaves(select(task.params)))
     return dict.fromkeys(paths, settings.fraction) | {paths[-1]: settings.last_fraction}
 
 
 def _last_density(task: PictureTask[TicketSettings]) -> float:
-    """The share of all connections after the last round.
+    """Compute the share of all connections left after the last round.
 
     Raises:
       ArgumentError: rounds that leave nothing of a layer.
@@ -179,7 +179,7 @@ def _last_density(task: PictureTask[TicketSettings]) -> float:
 
 
 def run(settings: TicketSettings, context: Context) -> Outcome:
-    """Train the whole network, prune it in rounds, train what is left from its first weights and others."""
+    """Train the whole network, prune it in rounds, and train each ticket from first and fresh weights."""
     task = prepare(settings)
     _last_density(task)  # Refuses before anything is trained.
     pictures = digest(task.images.x, task.images.y)
@@ -196,13 +196,13 @@ def run(settings: TicketSettings, context: Context) -> Outcome:
 
 
 def statistics(settings: TicketSettings, runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Outcome:
-    """Tickets against the whole network and fresh weights, from a row a run."""
+    """Compare tickets with the whole network and with fresh weights, from one row a run."""
     compared = _compared(runs)
     return Outcome(runs, _findings(runs, compared), tables={COMPARISONS: compared})
 
 
 def _problem(task: PictureTask[TicketSettings]) -> Problem:
-    """Batches are drawn anew in each training, and what is held out is looked at on the way."""
+    """Build the problem: each training draws new batches, and evaluates the held-out rows on the way."""
     learning = task.learning(np.arange(task.settings.seeds))
     predict = learning.predict
     assert predict is not None
@@ -214,11 +214,11 @@ def _problem(task: PictureTask[TicketSettings]) -> Problem:
 
 
 class Loaded(NamedTuple):
-    """What the parts load.
+    """Data that the parts load.
 
     Attributes:
-      task: with the pictures.
-      problem: of all seeds.
+      task: the task with the pictures.
+      problem: the problem of all seeds.
     """
 
     task: PictureTask[TicketSettings]
@@ -226,10 +226,10 @@ class Loaded(NamedTuple):
 
 
 def _load(settings: TicketSettings, pictures: str) -> Loaded:
-    """The same in another process.
+    """Load the same data in another process.
 
     Raises:
-      ArgumentError: its pictures are others.
+      ArgumentError: the pictures loaded here differ.
     """
     task = prepare(settings)
     check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
@@ -237,7 +237,7 @@ def _load(settings: TicketSettings, pictures: str) -> Loaded:
 
 
 def _parts(task: PictureTask[TicketSettings]) -> list[Part]:
-    """The whole network, and round for round the tickets and fresh weights on them."""
+    """List the whole network, and for each round the tickets and fresh weights on them."""
     like, before = _like(task), "whole"
     parts = [Part(before, _whole, 0, like=like)]
     for number in range(1, task.settings.rounds + 1):
@@ -260,7 +260,7 @@ def _options(name: str, task: PictureTask[TicketSettings], work: Work) -> dict[s
 
 
 def _keys(task: PictureTask[TicketSettings], purpose: str, number: int) -> Array:
-    """One key a seed, others in every round."""
+    """Return one key a seed, different in every round."""
     return jax.vmap(lambda key: jax.random.fold_in(key, number))(task.keys(purpose))
 
 
@@ -272,7 +272,7 @@ def _whole(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) ->
 
 
 def _ticket(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -> Round:
-    """Prune what was trained, and train what is left from the weights of the start."""
+    """Prune the trained network, and train the rest from its initial weights."""
     task, problem = loaded
     (before,) = found.values()
     info = TrainingInfo(failed_at=jnp.asarray(before.measured["failed_at"]))
@@ -321,7 +321,7 @@ def _round(network: Network, report: Report, task: PictureTask[TicketSettings], 
 def _measured(
     network: Network, report: Report, task: PictureTask[TicketSettings], problem: Problem, seeds: np.ndarray
 ) -> dict[str, Any]:
-    """Of each run: test accuracy at the end; the step of the least loss on held-out rows, accuracy there."""
+    """Measure each run's final test accuracy, step of least held-out loss, and held-out accuracy there."""
     settings = task.settings
     outputs = evaluate(retrain("warm", nonnegative=False), network, problem, task.test, batch_size=TEST_BATCH)
     failed_at = np.asarray(network.info.failed_at, np.int32)
@@ -345,7 +345,7 @@ def _measured(
 
 
 def _like(task: PictureTask[TicketSettings]) -> Round:
-    """The shapes of what a round leaves."""
+    """Return the shapes of a round's results."""
     seeds = task.settings.seeds
 
     def wide(leaf: Any, dtype: Any = None) -> jax.ShapeDtypeStruct:
@@ -362,7 +362,7 @@ def _like(task: PictureTask[TicketSettings]) -> Round:
 def _rows(
     strategy: str, number: int, measured: Mapping[str, Any], seeds: np.ndarray | None = None, times: int = 1
 ) -> pd.DataFrame:
-    """A row a run."""
+    """Build one row a run."""
     count = len(measured["accuracy"])
     seeds = np.arange(count) if seeds is None else seeds
     repetition = np.repeat(np.arange(times), count // times)
@@ -372,7 +372,7 @@ def _rows(
 
 
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Tickets against the whole network and against fresh weights, seed by seed: a row a pair and round."""
+    """Compare tickets with the whole network and fresh weights, paired by seed: one row a pair and round."""
     by_seed = table.groupby(["strategy", "round", "seed"])[["accuracy", "stop_step"]].mean()
     whole = by_seed.loc[(TICKETS, 0)]
     rows = []
@@ -391,7 +391,7 @@ _WORDS = {"accuracy": "accuracy", "stop_step": "step of the least held-out loss"
 
 
 def _findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """Tickets minus the others at every density, and what each reached."""
+    """Report tickets minus the others at every density, and the values of all."""
     against = [
         finding(
             f"{_WORDS[pair['quantity']]} of {TICKETS} minus {pair['second']}, density {pair['density']:.3g}",
@@ -408,7 +408,7 @@ def _findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw accuracy and the step of the least held-out loss against density, and make the table."""
+    """Draw accuracy and the step of the least held-out loss against density, and build the table."""
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, {in_words(settings)}"
     groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
@@ -423,12 +423,12 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _by_round(rows: pd.DataFrame, column: str) -> np.ndarray:
-    """Runs down, rounds across."""
+    """Return a column with runs down and rounds across."""
     return rows.pivot(index=["seed", "repetition"], columns="round", values=column).to_numpy(float)
 
 
 def _table(table: pd.DataFrame, compared: pd.DataFrame, title: str) -> Table:
-    """Rounds down."""
+    """Build the table, with rounds down."""
     rows, pairs = [], compared[(compared["quantity"] == "accuracy") & (compared["second"] == FRESH)]
     for _, of in table.groupby("round"):
         pair = pairs[pairs["round"] == of["round"].iloc[0]]
@@ -450,7 +450,7 @@ def _table(table: pd.DataFrame, compared: pd.DataFrame, title: str) -> Table:
 
 
 def charts(results: Results) -> list[Chart]:
-    """Every run: accuracy, and the step of the least held-out loss, against density."""
+    """Chart every run's accuracy and step of the least held-out loss against density."""
     settings = results.settings
     labels = {"accuracy": "test accuracy", "stop_step": _WORDS["stop_step"], "strategy": "weights"}
     return [

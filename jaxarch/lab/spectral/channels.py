@@ -1,4 +1,4 @@
-"""Convolutional networks that are made small channel by channel, the rivals of `spectral.pictures`."""
+"""Convolutional networks that are pruned channel by channel, the rivals of `spectral.pictures`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _of_channels(kind: Callable[..., Any]) -> Callable[[Sequence[int]], Model]:
 
 
 FEW: dict[str, Any] = {"removals": "bisection"}
-"""Each removal that is tried is a pass of a network over rows held out."""
+"""Options that try few removals, because each one costs a forward pass over the held-out rows."""
 ON_PICTURES = RIVALS | {
     "gated channels": Rival(_of_channels(SpectralCNN), partial(of_eigenvalues, **FEW), of_pictures=True),
     "batch norm channels": Rival(_of_channels(NormalisedCNN), partial(of_scales, **FEW), of_pictures=True),

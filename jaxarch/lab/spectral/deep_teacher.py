@@ -1,4 +1,4 @@
-"""Teachers of several hidden layers, each of which bends where its inputs are."""
+"""Teachers of several hidden layers, whose neurons bend within the range of their inputs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from jaxarch.lab.checks import check_count
 from jaxarch.lab.spectral.training import RegressionSettings
 
 SEEN = 10_000
-"""On so many points the layers of a teacher are centred and scaled."""
+"""Number of points on which a teacher's layers are centered and scaled."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DeepTeacherSettings(RegressionSettings):
-    """What can be set where students of several layers learn from teachers of as many or fewer.
+    """Settings of experiments in which students of several layers learn from teachers of as many or fewer.
 
     Attributes:
-      depths: hidden layers of the teachers; each seed has one of each.
+      depths: hidden layers of the teachers; each seed has one teacher of each depth.
       hidden: neurons of each hidden layer of a student.
-      epochs: passes over the training points in each training of a student; the rate of each falls to 0 as a
-        cosine.
+      epochs: passes over the training points in each training of a student; the learning rate falls to 0 by
+        a cosine.
     """
 
     depths: tuple[int, ...] = (1, 2, 3)
@@ -50,13 +50,15 @@ class DeepTeacherSettings(RegressionSettings):
 
 
 def teachers(settings: DeepTeacherSettings, depth: int, features: int, neurons: int) -> dict[str, Array]:
-    """The teachers of one depth, for every seed; arrays of shape (seeds, deepest, neurons, ...).
+    """Draw the teachers of one depth, for every seed.
+
+    The arrays have shape (seeds, deepest + 1, neurons, ...); `depth` has shape (seeds,).
 
     Args:
-      settings: of the experiment.
-      depth: hidden layers.
-      features: inputs, at most as many as neurons.
-      neurons: of each hidden layer, and outputs.
+      settings: settings of the experiment.
+      depth: number of hidden layers.
+      features: number of inputs, at most `neurons`.
+      neurons: neurons of each hidden layer, and number of outputs.
     """
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.key), 2), depth)
     x = settings.inputs(features)[:SEEN]
@@ -64,6 +66,8 @@ def teachers(settings: DeepTeacherSettings, depth: int, features: int, neurons: 
     def teacher(key: Array) -> dict[str, Array]:
         weights = jax.random.orthogonal(key, neurons, (max(settings.depths) + 1,))
         a, centres, scales = _widened(x, neurons), [], []
+        # Arrays have the deepest teacher's size, and all depths run in one program. Layers from `depth` on
+        # pass their inputs through.
         for layer, matrix in enumerate(weights[:-1]):
             z = a @ matrix.T
             centres.append(z.mean(axis=0))
@@ -82,11 +86,11 @@ def teachers(settings: DeepTeacherSettings, depth: int, features: int, neurons: 
 
 
 def teach(teacher: dict[str, Array], x: Array) -> Array:
-    """What a teacher says: `a_l = relu((W_l a_{l-1} - c_l) / d_l)`, of the last layer without relu.
+    """Compute a teacher's outputs: `a_l = relu((W_l a_{l-1} - c_l) / d_l)`, without relu in the last layer.
 
-    The W_l are orthogonal; of the first one there are as many columns as inputs. c_l and d_l are means and
-    standard deviations of `W_l a_{l-1}`, neuron by neuron, so that each bends where its inputs are; d of the
-    last layer is that of all outputs together.
+    The W_l are orthogonal; the first one has as many columns as inputs. c_l and d_l are means and standard
+    deviations of `W_l a_{l-1}`, neuron by neuron, so that each neuron bends where its inputs are. The last
+    layer has a single d, the standard deviation of all outputs together.
     """
     neurons = teacher["weights"].shape[-1]
     a = _widened(x, neurons)
@@ -101,7 +105,7 @@ def _widened(x: Array, neurons: int) -> Array:
 
 
 def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
-    """Some rows of the inputs, with what one run's teacher makes of them."""
+    """Take rows of the inputs, with the outputs of one run's teacher as targets."""
     x = data[0][rows]
     return x, teach(own, x)
 
@@ -109,9 +113,10 @@ def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
 def problem(
     settings: DeepTeacherSettings, student: Model, per_run: PyTree, features: int, epochs: int
 ) -> Problem:
-    """The problem of all runs: one set of inputs, a teacher each."""
+    """Build the problem of all runs: shared inputs, and one teacher per run."""
     x, rows, steps = settings.inputs(features), settings.rows(), settings.steps(epochs)
-    # A float: optax's schedule makes an integer one as it is first called, and checkpoints would not know it.
+    # The steps are a float: optax's schedule converts an integer at its first call, and checkpoints would not
+    # recognize the changed schedule.
     rate = optax.cosine_decay_schedule(settings.learning_rate, float(steps))
     return supervised(
         student,
@@ -128,7 +133,7 @@ def problem(
 
 
 def truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
-    """What the teachers say, shape (runs, rows, outputs)."""
+    """Compute the teachers' outputs, shape (runs, rows, outputs)."""
     taught = [
         teach(jax.tree.map(lambda leaf, run=run: leaf[run], problem.per_run), problem.data[0][rows])
         for run in range(problem.runs or 0)

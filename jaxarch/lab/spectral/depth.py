@@ -1,4 +1,4 @@
-"""Is the depth of a teacher found? Students of more layers, which lose those that they do not need."""
+"""Recovery of a teacher's depth by students with more layers, which lose the layers that they do not need."""
 
 from __future__ import annotations
 
@@ -36,24 +36,27 @@ from jaxarch.spectral.algebra import Form
 
 @dataclasses.dataclass(frozen=True)
 class Settings(DeepTeacherSettings):
-    """What can be set with `jaxarch run spectral.depth --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.depth`, changed with `--set NAME=VALUE`.
 
-    A student has more hidden layers than its teacher. They are taken out one by one, and trained again
-    without each; as few are kept as the validation loss allows. Then neurons are removed that it can spare,
-    and what is left is trained once more, without penalty. Beside them wide students of one layer fewer than
-    their teacher are trained, without penalty, to see whether it needs its layers: instead of a student
-    without any, a linear map by least squares. And students in the form of [S] are trained as in [S], under
-    the penalty alone, and lose the neurons that they can spare, to see how many layers are left then.
+    A student has more hidden layers than its teacher. Layers are removed one by one, with a training after
+    each removal. As few layers are kept as the validation loss allows. Then the neurons that the student can
+    spare are removed, and the rest is trained once more, without penalty.
+
+    To see whether a teacher needs its layers, wide students of one layer fewer are trained without penalty. A
+    linear map by least squares replaces a student without hidden layers.
+
+    Students in the form of [S] are trained as in [S], under the penalty alone, and lose the neurons that they
+    can spare. This shows how many layers are left then.
 
     Attributes:
-      features: inputs.
-      neurons: of each hidden layer of a teacher, and outputs.
-      strength: of the penalty on eigenvalues.
-      depth_tolerance: by how much a network with fewer layers may be worse, as a share of the validation loss
-        of a linear one.
-      enough: a depth is recognised if it is found, and R^2 of what is left is at least this on the test rows.
+      features: number of inputs.
+      neurons: neurons of each hidden layer of a teacher, and number of outputs.
+      strength: strength of the penalty on eigenvalues.
+      depth_tolerance: how much worse a network with fewer layers may be, as a share of a linear network's
+        validation loss.
+      enough: a depth is recognized if it is found and the pruned student's test R^2 is at least this number.
       wide: neurons of each hidden layer of a student of one layer fewer than its teacher.
-      wide_epochs: passes over the training points of these.
+      wide_epochs: passes over the training points for these wide students.
     """
 
     features: int = 8
@@ -76,12 +79,12 @@ class Settings(DeepTeacherSettings):
             )
 
     def students(self, hidden: tuple[int, ...], form: Form = "gated") -> Model:
-        """Networks of these hidden layers."""
+        """Build networks with these hidden layers."""
         return spectral_network((self.features, *hidden, self.neurons), bias=True, form=form)
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     rounds, runs = len(settings.hidden) + 1, len(settings.depths) * settings.seeds
     steps, wide_steps = settings.steps(settings.epochs), settings.steps(settings.wide_epochs)
     return [
@@ -103,7 +106,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Find the depth of every teacher, and train what is too shallow for it."""
+    """Find the depth of every teacher, and train students that are too shallow for it."""
     of_depths = [teachers(settings, depth, settings.features, settings.neurons) for depth in settings.depths]
     every = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *of_depths)
     table = pd.MultiIndex.from_product(
@@ -160,7 +163,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 def _too_shallow(
     settings: Settings, context: Context, depth: int, per_run: PyTree
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """R^2 of students of one hidden layer fewer than their teacher, and what they cost."""
+    """Train students with one hidden layer fewer than their teacher; return their R^2 and costs."""
     rows = settings.rows()
     student = settings.students((settings.wide,) * (depth - 1))
     task = problem(settings, student, per_run, settings.features, settings.wide_epochs)
@@ -182,7 +185,7 @@ def _too_shallow(
 
 
 def _linear(problem: Problem, rows: dict[str, np.ndarray]) -> np.ndarray:
-    """R^2 of least squares with an intercept."""
+    """Compute R^2 of least squares with an intercept."""
     x = np.asarray(problem.data[0], np.float64)
     inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     train, test = rows["train"], rows["test"]
@@ -191,7 +194,7 @@ def _linear(problem: Problem, rows: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make its table."""
+    """Draw the figure and build its table."""
     table, settings = results.table, results.settings
     layers = np.arange(len(settings["hidden"]) + 1)
     losses = {
@@ -231,7 +234,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _counted(found: pd.Series) -> str:
-    """`1 (9), 2 (1)`: each number of layers that was found, and how often."""
+    """Count how often each number of layers was found, as in `1 (9), 2 (1)`."""
     counts = found.dropna().astype(int).value_counts().sort_index()
     return ", ".join(f"{layers} ({times})" for layers, times in counts.items())
 
@@ -258,7 +261,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The validation loss of every student against its hidden layers."""
+    """Chart the validation loss of every student against its hidden layers."""
     names = [column for column in results.table if column.startswith("loss_")]
     long = results.table.melt(["depth", "seed", "found"], names, "layers", "loss")
     long = long.assign(layers=long["layers"].str.removeprefix("loss_").astype(int))

@@ -1,4 +1,4 @@
-"""[S] figures 16, 17 and table 1: a spectral head on a convolutional network, beside a linear one."""
+"""[S] figures 16, 17 and table 1: a spectral head on a convolutional network, compared with a linear head."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ SUITS_ALL: dict[str, Any] = {
     "seeds": 5,
 }
 SUITS: dict[str, dict[str, Any]] = {"cifar10": {"steps": 6640, "every": 332, "seeds": 3}}
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(HeadSettings):
-    """What can be set with `jaxarch run spectral.fig16 --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.fig16`, changed with `--set NAME=VALUE`.
 
-    What is empty, 0 or `auto` is what suits the data set. [S] has `--dataset cifar10`, and 300 epochs, which
-    is `--set steps=99600`, of a small convolutional network that it does not describe: here it is
-    `models.CNN` of `widths`, whose head sees the mean of each channel over the picture.
+    Values that are empty, 0 or `auto` become the data set's defaults. [S] has `--dataset cifar10` and 300
+    epochs (`--set steps=99600`) of a small convolutional network that it does not describe. Here the network
+    is `models.CNN` of `widths`, whose head sees the mean of each channel over the picture.
 
     Attributes:
-      heads: that are trained, each with a parent of its own, from the same initial weights.
-      every: steps between two looks at the rows that are held out; on CIFAR-10 an epoch, by default.
+      heads: heads to train, each with its own parent, from the same initial weights.
+      every: steps between two evaluations on the held-out rows; on CIFAR-10 one epoch, by default.
     """
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         return self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be trained."""
+    """Describe the planned trainings."""
     tasks = {head: prepare(settings, settings.change(head)) for head in settings.heads}
     task = next(iter(tasks.values()))
     sizes = {head: sum(leaf.size for leaf in jax.tree.leaves(task.params)) for head, task in tasks.items()}
@@ -59,7 +59,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def duration(settings: Settings) -> list[str]:
-    """How long all of it would take here, from a few steps with each head."""
+    """Estimate the total duration here from a few steps with each head."""
     paces = []
     for head in settings.heads:
         task = prepare(settings, settings.change(head))
@@ -70,7 +70,7 @@ def duration(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train a parent with each head, and take hidden neurons away: all, and those that are not needed."""
+    """Train a parent with each head; then remove all hidden neurons, and separately the unneeded ones."""
     done = {}
     for head in settings.heads:
         task = prepare(settings, settings.change(head))

@@ -40,28 +40,28 @@ SUITS_ALL: dict[str, Any] = {
 SUITS: dict[str, dict[str, Any]] = {
     "tiny_imagenet32": {"backbone": "cifar10", "backbone_steps": 1328, "steps": 332, "every": 33, "seeds": 3}
 }
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(HeadSettings):
-    """What can be set with `jaxarch run spectral.fig18 --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.fig18`, changed with `--set NAME=VALUE`.
 
-    What is empty, 0 or `auto` is what suits the data set. [S] fine-tunes an EfficientNetV2-S that was trained
-    on ImageNet, for one pass over CIFAR-100. Here a parent is trained on the pictures of `backbone`, its head
-    is taken off, and heads are trained on what it makes of the pictures of `dataset`: the same backbone for
-    all heads, which they do not move.
+    Values that are empty, 0 or `auto` become the data set's defaults. [S] fine-tunes an EfficientNetV2-S,
+    pretrained on ImageNet, for one pass over CIFAR-100. Here a parent is trained on the pictures of
+    `backbone`, and its head is removed. Heads are then trained on its features of the pictures of `dataset`.
+    All heads share the same frozen backbone.
 
     Attributes:
-      backbone: the pictures that the backbone is trained on, of the same size; by default the same ones.
-      backbone_steps: gradient steps of its training.
+      backbone: the pictures to train the backbone on, of the same size; by default the same pictures.
+      backbone_steps: gradient steps of the backbone's training.
     """
 
     backbone: str = ""
     backbone_steps: int = 0
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
         return dataclasses.replace(settings, backbone=settings.backbone or settings.dataset)
 
@@ -71,16 +71,16 @@ class Settings(HeadSettings):
         self.check_each(check_count, "backbone_steps")
 
     def of_backbone(self) -> Self:
-        """Those that the backbone is trained with."""
+        """Return the settings of the backbone's training."""
         return dataclasses.replace(self, dataset=self.backbone, steps=self.backbone_steps, every=1)
 
 
 class Backbone(NamedTuple):
-    """A parent that is trained, of every seed.
+    """Trained backbones of all seeds.
 
     Attributes:
-      accuracy: on the test rows of its own pictures, shape (seeds,).
-      features: what it makes of all pictures of the heads' data set, shape (seeds, pictures, features).
+      accuracy: accuracy on the test rows of its own pictures, shape (seeds,).
+      features: features of all pictures of the heads' data set, shape (seeds, pictures, features).
     """
 
     accuracy: np.ndarray
@@ -88,7 +88,7 @@ class Backbone(NamedTuple):
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be trained."""
+    """Describe the planned trainings."""
     base, task = prepare(settings.of_backbone()), prepare(settings)
     _check_alike(base, task)
     return [
@@ -104,7 +104,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def _check_alike(base: PictureTask[Settings], task: PictureTask[Settings]) -> None:
-    """Raise unless the backbone takes the heads' pictures."""
+    """Raise unless the backbone's pictures and the heads' pictures have the same shape."""
     own, new = base.images.x.shape[1:], task.images.x.shape[1:]
     if own != new:
         raise ArgumentError(f"backbone: its pictures are of {own}, those of {task.settings.dataset} of {new}")
@@ -126,7 +126,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def trained(base: PictureTask[Settings], images: Images, context: Context) -> Backbone:
-    """A backbone of every seed, and what it makes of the pictures."""
+    """Train a backbone for every seed, and compute its features of the pictures."""
     settings, whole = base.settings, dense(nonnegative=False)
     problem = base.learning(np.arange(settings.seeds))
     network, _ = over_seeds(
@@ -143,7 +143,7 @@ def trained(base: PictureTask[Settings], images: Images, context: Context) -> Ba
 
 
 def features_of(base: PictureTask[Settings], network: Network, images: Images) -> np.ndarray:
-    """What the head of a parent is shown of each picture, shape (seeds, pictures, features)."""
+    """Compute the head's inputs for each picture, shape (seeds, pictures, features)."""
     settings, gather = base.settings, base.problem.gather
     parent = parent_of(settings.model, settings.widths, settings.width_factor, base.images)
     example, _ = gather(base.problem.data, None, jnp.arange(1))
@@ -165,7 +165,7 @@ def features_of(base: PictureTask[Settings], network: Network, images: Images) -
 
 
 def on_features(head: str, task: PictureTask[Settings], features: np.ndarray) -> Problem:
-    """Classes of pictures from features of theirs, which each seed has of its own."""
+    """Build the problem of classifying pictures from features; each seed has its own features."""
     settings, y = task.settings, task.images.y
     change = settings.change(head)
 
@@ -187,12 +187,12 @@ def on_features(head: str, task: PictureTask[Settings], features: np.ndarray) ->
 
 
 def take_features(data: PyTree, own: Array, rows: Array) -> PyTree:
-    """Some rows of a run's features, with their classes."""
+    """Take rows of a run's features, with their classes."""
     return own[rows], data[1][rows]
 
 
 def report(results: Results) -> list[RenderableType]:
-    """The table and figures of the heads, and what they stand in for."""
+    """Return the table and figures of the heads, with a note about the stand-in."""
     return [*heads.report(results), f"! {STAND_IN}: backbone trained on {results.manifest['backbone']}"]
 
 

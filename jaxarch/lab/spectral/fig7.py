@@ -1,4 +1,4 @@
-"""[S] figures 7 and 11 to 15: how much of its hidden layer a network uses as its task turns non-linear."""
+"""[S] figures 7 and 11 to 15: the share of the hidden layer in use as the task turns non-linear."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ MOST_DRAWN = 6
 
 @dataclasses.dataclass(frozen=True)
 class Settings(training.RegressionSettings):
-    """What can be set with `jaxarch run spectral.fig7 --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.fig7`, changed with `--set NAME=VALUE`.
 
-    [S] has `--set alphas=21 --seeds 100`. Recruitment is judged by the loss beside that of all neurons: where
-    a linear target is fitted to the last digits, neurons that keep these count too.
+    [S] has `--set alphas=21 --seeds 100`. Recruitment compares the loss with the loss of all neurons. Where a
+    linear target is fitted to the last digits, neurons that preserve these digits count too.
 
     Attributes:
-      alphas: how many values of alpha, evenly from 0 to 1.
+      alphas: number of values of alpha, evenly spaced from 0 to 1.
       betas: how abruptly the target turns from linear to quadratic at alpha = 1/2.
       input_eigenvalues: `trained` (and penalised), as in the code of [S], or `zero`, as in its section 4.
       hidden: neurons of the hidden layer.
       epochs: passes over the training points.
       penalty: the norm of the eigenvalues that is penalised.
-      strength: of the penalty.
-      cutoff: connections whose weights are larger than this are drawn.
+      strength: strength of the penalty.
+      cutoff: connections with weights above this number are drawn.
     """
 
     alphas: int = 6
@@ -64,13 +64,13 @@ class Settings(training.RegressionSettings):
         check_strength("strength", self.strength)
 
     def cells(self) -> pd.DataFrame:
-        """Every pair of beta and alpha, a row each."""
+        """Return every pair of beta and alpha, one row each."""
         alphas = np.linspace(0, 1, self.alphas).round(6)
         return pd.DataFrame([(b, a) for b in self.betas for a in alphas], columns=["beta", "alpha"])
 
 
 def prepare(settings: Settings, input_eigenvalues: str) -> Problem:
-    """The problem of all runs: one data set a cell, on the same inputs, and `seeds` starts for each."""
+    """Build the problem of all runs: one data set a cell, on the same inputs, and `seeds` starts for each."""
     x, rows = settings.inputs(2), settings.rows()
     cells = settings.cells()
     per_run = targets.shares(cells["alpha"].to_numpy(), cells["beta"].to_numpy())
@@ -91,7 +91,7 @@ def prepare(settings: Settings, input_eigenvalues: str) -> Problem:
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     for name in settings.input_eigenvalues:
         prepare(settings, name)
     alphas = ", ".join(f"{alpha:g}" for alpha in settings.cells()["alpha"].unique())
@@ -132,7 +132,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 def _measure(
     settings: Settings, problem: Problem, trained: training.Trained, runs: pd.DataFrame
 ) -> pd.DataFrame:
-    """One row a run."""
+    """Measure every run, one row each."""
     rows = settings.rows()["test"]
     functions = problem.data[1][rows]
     truth = jnp.asarray(problem.per_run["shares"]) @ functions.T
@@ -160,12 +160,12 @@ def _measure(
 
 
 def _of_the_mean(network: Network, seeds: int) -> np.ndarray:
-    """`|mean Gamma|^2` over the networks of a cell that have not failed, the same for each of them."""
+    """Compute `|mean Gamma|^2` over each cell's networks that have not failed, repeated for each network."""
     weights = jax.vmap(bundles)(network.params)
     gamma = np.einsum("rij,rjk->rijk", np.asarray(weights[3, 2], float), np.asarray(weights[2, 1], float))
     gamma[np.asarray(network.info.failed_at) >= 0] = np.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # Of a cell without networks.
+        warnings.simplefilter("ignore", RuntimeWarning)  # A cell may have no networks left.
         mean = np.nanmean(gamma.reshape(-1, seeds, *gamma.shape[1:]), axis=1)
     return np.repeat(np.square(mean).sum(axis=(1, 2, 3)), seeds)
 
@@ -175,7 +175,7 @@ def _outputs(problem: Problem, network: Any, rows: np.ndarray) -> np.ndarray:
 
 
 def _drawn(problem: Problem, params: PyTree) -> dict[str, Array]:
-    """What is drawn of the first network of each cell: its outputs on the plane, and its weights."""
+    """Compute the outputs on the plane and the weights of each cell's first network, for drawing."""
 
     def one(params: PyTree) -> dict[str, Array]:
         assert problem.predict is not None
@@ -186,7 +186,7 @@ def _drawn(problem: Problem, params: PyTree) -> dict[str, Array]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the tables."""
+    """Draw the figures and build the tables."""
     settings, table = results.settings, results.table
     names = list(dict.fromkeys(table["input_eigenvalues"]))
     quantities = {
@@ -210,7 +210,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _lines(table: pd.DataFrame, column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By beta, alpha and what was measured there, shape (seeds, alphas); failed seeds left out."""
+    """Map beta to the alphas and the measured values, shape (seeds, alphas), without failed seeds."""
     lines = {}
     for beta, part in table.groupby("beta", sort=False):
         runs = part.pivot(index="seed", columns="alpha", values=column).dropna()
@@ -219,7 +219,7 @@ def _lines(table: pd.DataFrame, column: str) -> dict[str, tuple[np.ndarray, np.n
 
 
 def _draw(results: Results, name: str) -> None:
-    """Targets, fits and architectures of the first seed, at some of the alphas."""
+    """Draw targets, fits and architectures of the first seed, at some of the alphas."""
     table, networks, cutoff = results.table, results.arrays(NETWORKS), results.settings["cutoff"]
     cells = table[(table["input_eigenvalues"] == name) & (table["seed"] == 0)].reset_index(drop=True)
     alphas = cells["alpha"].unique()
@@ -302,7 +302,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The norm of Gamma, the neurons recruited and the error of every run against alpha."""
+    """Chart every run's norm of Gamma, recruited neurons and error against alpha."""
     table = results.table
     cells = zip(table["input_eigenvalues"].map(VARIANTS), table["beta"], strict=True)
     table = table.assign(target=[f"{variant}, beta = {beta:g}" for variant, beta in cells])

@@ -1,4 +1,4 @@
-"""[S] figure 8: how many parameters a search needs, with spectral weights and with weights themselves."""
+"""[S] figure 8: parameter counts of a search in spectral weights and in direct weights."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FORMS = {"spectral": "spectral", "direct": "direct, with all skips", "mlp": "dir
 
 @dataclasses.dataclass(frozen=True)
 class Settings(ExperimentSettings):
-    """What can be set with `jaxarch run spectral.fig8 --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.fig8`, changed with `--set NAME=VALUE`.
 
     Attributes:
       width: neurons in every layer.
-      layers: networks have from 2 to this many, input and output included.
+      layers: largest number of layers, from 2 on, input and output included.
     """
 
     width: int = 100
@@ -46,7 +46,7 @@ class Settings(ExperimentSettings):
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be counted."""
+    """Describe the planned counts."""
     return [f"parameters of networks of 2 to {settings.layers} layers of {settings.width} neurons"]
 
 
@@ -70,7 +70,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make its table."""
+    """Draw the figure and build its table."""
     table = results.table
     layers, width = table["layers"].to_numpy(), table["width"].iloc[0]
     title = f"parameters, layers of {width} neurons"

@@ -1,4 +1,4 @@
-"""[S] figures 9, 10 and table 4: which hidden layer, and how many neurons, a small teacher's student uses."""
+"""[S] figures 9, 10 and table 4: hidden layers and neurons that the student of a small teacher uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAYERS = {"L2": "first hidden layer, L_2", "L3": "second hidden layer, L_3"}
 
 
 class Preset(NamedTuple):
-    """The penalty and the length of a training."""
+    """Penalty and length of a training."""
 
     penalty: str
     strength: float
@@ -38,17 +38,20 @@ PRESETS = {
     "authors code": Preset("l2", 3e-3, 180),
     "l1 3e-4": Preset("l1", 3e-4, 100),
 }
-"""Table 4 says L2, which is weight decay as it is written; the code of [S] does not square the norm."""
+"""Penalties and lengths of training.
+
+Table 4 says L2, which as written is weight decay; the code of [S] does not square the norm.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(teacher.TeacherSettings):
-    """What can be set with `jaxarch run spectral.fig9 --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.fig9`, changed with `--set NAME=VALUE`.
 
     Attributes:
-      presets: penalties and lengths of training: those of table 4, of the authors' code, and an L1 of ours.
+      presets: penalties and lengths of training, from table 4 and the authors' code, and an L1 of ours.
       hidden: neurons of each of the student's two hidden layers.
-      epochs: passes over the training points; those of each preset if it is 0.
+      epochs: passes over the training points; 0 for the number of each preset.
     """
 
     presets: tuple[str, ...] = tuple(PRESETS)
@@ -66,7 +69,7 @@ class Settings(teacher.TeacherSettings):
         check_known("presets", self.presets, PRESETS)
 
     def chosen(self) -> dict[str, Preset]:
-        """The presets to run, with the epochs that were asked for."""
+        """Return the presets to run, with the requested epochs."""
         chosen = {name: PRESETS[name] for name in self.presets}
         if self.epochs:
             chosen = {name: preset._replace(epochs=self.epochs) for name, preset in chosen.items()}
@@ -74,13 +77,13 @@ class Settings(teacher.TeacherSettings):
 
 
 def prepare(settings: Settings, epochs: int) -> Problem:
-    """The problem of all seeds: one set of inputs, a teacher each."""
+    """Build the problem of all seeds: shared inputs, and one teacher per seed."""
     widths = (settings.features, settings.hidden, settings.hidden, settings.features)
     return teacher.problem(settings, spectral_network(widths), epochs)
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     prepare(settings, 1)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
@@ -121,7 +124,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def _measure(settings: Settings, problem: Problem, trained: training.Trained) -> pd.DataFrame:
-    """One row a seed."""
+    """Measure every seed, one row each."""
     rows = settings.rows()["test"]
     truth, network, pruned = teacher.truth(problem, rows), trained.network, trained.pruned
     recruited = {name: trained.neurons_left(name) for name in LAYERS}
@@ -145,9 +148,11 @@ def _measure(settings: Settings, problem: Problem, trained: training.Trained) ->
 
 
 def zeroed_losses(problem: Problem, params: PyTree) -> np.ndarray:
-    """The validation loss with the smallest 0, 1, ..., H hidden eigenvalues at 0, shape (seeds, H + 1).
+    """Compute the validation loss with the smallest 0, 1, ..., H hidden eigenvalues set to 0.
 
-    This is how [S] removes neurons. Where the layer before has eigenvalues of its own, it does not: then
+    The result has shape (seeds, H + 1).
+
+    This is how [S] removes neurons. If the layer before has its own eigenvalues, the neuron is not removed:
     `W_{k,k-1} = phi_{k-1} L_{k-1}` still feeds a neuron of eigenvalue 0.
     """
     total = len(LAYERS) * params["eigenvalues"]["L2"].shape[-1]
@@ -170,13 +175,13 @@ def _zeroed_losses(problem: Problem, params: PyTree, total: int) -> Array:
 
 
 def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
-    """How many eigenvalues are left by the rule of `recruit`, a number a seed."""
+    """Count the eigenvalues left by the rule of `recruit`, one number a seed."""
     removed = jax.vmap(largest_removal, (0, None))(jnp.asarray(losses), tolerance)
     return np.asarray(losses.shape[1] - 1 - removed, float)
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the table."""
+    """Draw the figures and build the table."""
     table, readout, presets = results.table, results.arrays(READOUT), results.manifest["presets"]
     names = list(presets)
     titles = {
@@ -206,7 +211,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _removal(losses: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The loss against the number of neurons left, up to some, as a share of that of all."""
+    """Return the numbers of neurons left, up to `most`, and losses relative to the loss of all neurons."""
     left = np.arange(losses.shape[1])[::-1]
     shown = left <= most
     shares = losses[np.isfinite(losses[:, 0])]

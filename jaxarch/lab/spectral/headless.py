@@ -1,4 +1,4 @@
-"""A parent without its head, and a head without its parent: what a frozen backbone is made of."""
+"""A parent without its head, and a head without its parent: the two parts of a frozen-backbone model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from jax import Array
 
 
 class Head(nnx.Module):
-    """A dense head on features that are given: `head(x)`, under the name that a parent's own has.
+    """A dense head on given features, `head(x)`, named like a parent's own head.
 
     Args:
-      inputs: features.
-      outputs: of the head.
+      inputs: number of features.
+      outputs: number of outputs.
       rngs: `params`.
     """
 
@@ -21,19 +21,19 @@ class Head(nnx.Module):
         self.head = nnx.Linear(inputs, outputs, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, outputs) of features of shape (batch, inputs)."""
+        """Compute outputs of shape (batch, outputs) from features of shape (batch, inputs)."""
         return self.head(x)
 
 
 class Nothing(nnx.Module):
-    """In place of a head."""
+    """The identity, in place of a head."""
 
     def __call__(self, x: Array) -> Array:
-        """The same."""
+        """Return the inputs unchanged."""
         return x
 
 
 def headless(parent: Any) -> Any:
-    """The parent, whose outputs are now what its head has been shown."""
+    """Replace the parent's head, so that the parent outputs the inputs of its head."""
     parent.head = Nothing()
     return parent

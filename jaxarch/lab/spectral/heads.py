@@ -1,4 +1,4 @@
-"""Linear and spectral heads on pictures or on features: what is set, trained, taken away, measured, drawn."""
+"""Linear and spectral heads on pictures or features: settings, training, pruning, measurements, figures."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ HEADS: dict[str, dict[str, Any] | None] = {
     "spectral": {"form": "eigendecomposition"},
     "gated spectral": {"form": "gated"},
 }
-"""What `SpectralMLP` is told, of the heads that are none of the parent's own."""
+"""Options of `SpectralMLP`, by head; None keeps the parent's own head."""
 CURVES, EIGENVALUES = "curves.csv", "eigenvalues.npz"
 WITHOUT = "without hidden neurons"
 ROWS_TOGETHER = 500
-"""Where nothing is trained."""
+"""Batch size where nothing is trained: in evaluations and removals of neurons."""
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadSettings(PictureTrainingSettings):
-    """What can be set wherever heads are compared.
+    """Settings shared by experiments that compare heads.
 
     Attributes:
-      model: a convolutional parent, whose head is replaced: a cnn of `widths`, ResNet-18, ResNet-20, VGG11 or
+      model: a convolutional parent whose head is replaced: a cnn of `widths`, ResNet-18, ResNet-20, VGG11 or
         VGG16.
-      heads: that are trained.
+      heads: heads to train.
       hidden: neurons of the hidden layer of a spectral head.
-      strength: of the L1 penalty on its hidden eigenvalues.
-      tolerance: neurons are removed as long as the loss on the rows that are held out grows by at most this
-        share of itself.
+      strength: strength of the L1 penalty on the hidden eigenvalues of a spectral head.
+      tolerance: neurons are removed as long as the loss on the held-out rows grows by at most this share of
+        itself.
       steps: gradient steps of a training.
-      every: steps between two looks at the rows that are held out.
+      every: steps between two evaluations on the held-out rows.
     """
 
     heads: tuple[str, ...] = tuple(HEADS)
@@ -91,7 +91,7 @@ class HeadSettings(PictureTrainingSettings):
             raise ArgumentError(f"every: expected at most the {self.steps} steps of a training")
 
     def change(self, head: str) -> Callable[[Any, Any], Any] | None:
-        """What is done to a parent, for its head to be this one; `None` for its own."""
+        """Return the function that gives a parent this head; `None` for the parent's own head."""
         options = HEADS[head]
         if options is None:
             return None
@@ -104,7 +104,7 @@ class HeadSettings(PictureTrainingSettings):
         return change
 
     def search(self, head: str) -> Training:
-        """How a parent with this head is trained."""
+        """Return the training of a parent with this head."""
         return dense(nonnegative=False) if head == LINEAR else spectral(self.strength)
 
 
@@ -112,7 +112,7 @@ Kind = TypeVar("Kind", bound=HeadSettings)
 
 
 class Measured(NamedTuple):
-    """What is known of a head: the parts of the outcome."""
+    """Measurements of a head: the parts of the outcome."""
 
     table: pd.DataFrame
     curves: pd.DataFrame
@@ -121,13 +121,13 @@ class Measured(NamedTuple):
 
 
 def without_hidden(state: PyTree, params: PyTree) -> PyTree:
-    """The state of a model whose spectral networks have no hidden neurons left; of one run or of many."""
+    """Return the state with all hidden neurons of spectral networks removed, for one run or many."""
     none = map_selected(lambda values: jnp.zeros(values.shape, bool), hidden_eigenvalues(params))
     return with_neurons(state, none)
 
 
 def learning(task: PictureTask[Kind], head: str) -> Problem:
-    """The problem of all seeds, judged on the rows that are held out, with and without hidden neurons."""
+    """Build the problem of all seeds, validated on the held-out rows with and without hidden neurons."""
     problem = task.learning(np.arange(task.settings.seeds))
     predict = problem.predict
     assert predict is not None
@@ -144,10 +144,10 @@ def learning(task: PictureTask[Kind], head: str) -> Problem:
 
 
 def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
-    """Train one head from every seed, and measure what was found.
+    """Train one head from every seed, and measure the result.
 
-    Memory is what a run takes while it is trained, beside the pictures: parameters, what the optimiser keeps
-    of them, activations and gradients of a batch, as the compiler counts them; NaN where it does not.
+    Memory counts what a training run takes beside the pictures: parameters, optimizer state, activations and
+    gradients of a batch. The compiler counts it; the value is NaN where it does not.
     """
     settings = task.settings
     search, problem = settings.search(head), learning(task, head)
@@ -180,7 +180,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
     eigenvalues: dict[str, np.ndarray] = {}
     if head != LINEAR:
         bare = network.replace(state=without_hidden(network.state, network.params))
-        # A few passes over the rows that are held out, in place of one for each of many neurons.
+        # Bisection takes a few passes over the held-out rows, instead of one for each of many neurons.
         few = chain(recruit(settings.tolerance, removals="bisection", batch_size=ROWS_TOGETHER))
         recruited, _ = over_seeds(few, task.keys("controls"), problem, network=network, dead_start="ignore")
         left = np.where(failed_at < 0, np.asarray(recruited[NeuronMask].count(), float), np.nan)
@@ -208,7 +208,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
 
 
 def outcome(done: Mapping[str, Measured], images: Images, **facts: Any) -> Outcome:
-    """What an experiment found, of all its heads; the pictures are told, and other facts."""
+    """Combine the results of all heads into an outcome, with facts about the pictures and other facts."""
     table = pd.concat([head.table for head in done.values()], ignore_index=True)
     return Outcome(
         table,
@@ -253,7 +253,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw accuracy over the epochs and the eigenvalues, and make the table."""
+    """Draw accuracy over the epochs and the eigenvalues, and build the table."""
     settings, table, curves = results.settings, results.table, results.read(CURVES)
     title = f"{settings['dataset']}, {in_words(settings)}"
     lines: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -280,7 +280,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _table(table: pd.DataFrame, title: str) -> RenderableType:
-    """What [S] table 1 has, and what is left of the head."""
+    """Build the columns of [S] table 1, with what remains of the head."""
     rows = []
     columns = ("accuracy", "accuracy_without", "neurons", "recruited_accuracy")
     for head, runs in table.groupby("head", sort=False):

@@ -1,4 +1,4 @@
-"""What is left of networks that lost neurons, and which of them is the smallest that will do."""
+"""Neurons left in pruned networks, and the smallest network that is good enough."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxarch.spectral import is_direct, neuron_norms
 
 
 def what_is_left(losses: np.ndarray, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The neurons of every run that are left, and its validation loss with all of them and with those.
+    """Return each run's neurons left, its validation loss with all neurons, and its loss with those left.
 
     Args:
-      losses: with 0, 1, ..., H neurons removed, shape (runs, H + 1).
-      removed: how many were, shape (runs,).
+      losses: validation losses with 0, 1, ..., H neurons removed, shape (runs, H + 1).
+      removed: number of removed neurons, shape (runs,).
     """
     losses = losses.astype(np.float64)
     pruned = np.take_along_axis(losses, removed[:, None], axis=1)[:, 0]
@@ -23,7 +23,7 @@ def what_is_left(losses: np.ndarray, removed: np.ndarray) -> tuple[np.ndarray, n
 
 
 def left_by_layer(network: Network) -> np.ndarray:
-    """How many neurons or channels of each hidden layer are left, shape (runs, layers)."""
+    """Count the neurons or channels left in each hidden layer, shape (runs, layers)."""
     if (neurons := network.get(NeuronMask)) is not None:
         kept = named_leaves(neurons.kept)
     elif is_direct(network.params):
@@ -35,20 +35,20 @@ def left_by_layer(network: Network) -> np.ndarray:
 
 
 def smallest(runs: pd.DataFrame, enough: pd.Series, quality: str) -> pd.Series | None:
-    """Of runs that are good enough, the one with the fewest neurons; of equally few, the best.
+    """Return the good-enough run with the fewest neurons; among equally few, the best one.
 
     Args:
-      runs: with a column `neurons`, a row a run.
-      enough: which of them are good enough.
-      quality: a column of which more is better.
+      runs: table with a column `neurons`, one row a run.
+      enough: marks the runs that are good enough.
+      quality: name of a column in which larger is better.
 
     Returns:
-      A row, or `None` where no run is good enough.
+      A row, or `None` if no run is good enough.
     """
     few = runs[enough].sort_values(["neurons", quality], ascending=[True, False])
     return few.iloc[0] if len(few) else None
 
 
 def by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
-    """A quantity of a rival, shape (seeds, strengths)."""
+    """Return a quantity of a rival as an array, shape (seeds, strengths)."""
     return runs.pivot(index="seed", columns="strength", values=column).to_numpy(float)

@@ -1,4 +1,4 @@
-"""Networks with batch norm and without skip connections, the rivals that network slimming makes small."""
+"""Networks with batch norm and without skip connections, the rivals that network slimming prunes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOMENTUM = 0.9
 
 
 class NormalisedMLP(nnx.Module):
-    """Dense layers, each but the last with batch norm and ReLU.
+    """Dense layers, all but the last with batch norm and ReLU.
 
     Args:
-      widths: neurons a layer, inputs first, outputs last.
+      widths: neurons of each layer, inputs first, outputs last.
       rngs: `params`.
     """
 
@@ -26,21 +26,21 @@ class NormalisedMLP(nnx.Module):
         self.head = nnx.Linear(*last, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, widths[-1]) for inputs of shape (batch, widths[0])."""
+        """Compute outputs of shape (batch, widths[-1]) from inputs of shape (batch, widths[0])."""
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = nnx.relu(norm(layer(x)))
         return self.head(x)
 
 
 class NormalisedCNN(nnx.Module):
-    """Convolutions of 3x3, each with batch norm and ReLU, and the mean over what is left to a dense layer.
+    """3x3 convolutions, each with batch norm and ReLU, then a global mean and a dense layer.
 
-    As in `models.SpectralCNN`, the stride is 2 where there are other channels than before, but 1 first.
+    As in `models.SpectralCNN`, the stride is 2 where the number of channels changes, but 1 at first.
 
     Args:
-      channels: of each convolution.
+      channels: channels of each convolution.
       inputs: channels of the pictures.
-      outputs: one a class.
+      outputs: number of classes.
       rngs: `params`.
     """
 
@@ -55,7 +55,7 @@ class NormalisedCNN(nnx.Module):
         self.head = nnx.Linear(channels[-1], outputs, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, outputs) for pictures of shape (batch, height, width, inputs)."""
+        """Compute outputs of shape (batch, outputs) from pictures of shape (batch, height, width, inputs)."""
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = nnx.relu(norm(convolution(x)))
         return self.head(x.mean((1, 2)))

@@ -1,4 +1,4 @@
-"""How few hidden neurons classify pictures at an equal accuracy: spectral networks beside their rivals."""
+"""Fewest hidden neurons that classify pictures at equal accuracy: spectral networks and their rivals."""
 
 from __future__ import annotations
 
@@ -30,35 +30,36 @@ from jaxarch.metrics import paired_differences
 
 SUITS_ALL: dict[str, Any] = {"steps": 2000, "batch_size": 100, "rate": 1e-3, "seeds": 5}
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"examples": 5000}}
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 ROWS_TOGETHER = 500
-"""Where nothing is trained."""
+"""Batch size where nothing is trained: in evaluations and removals of neurons."""
 CHOSEN = "chosen.csv"
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(PictureTrainingSettings):
-    """What can be set with `jaxarch run spectral.pictures --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.pictures`, changed with `--set NAME=VALUE`.
 
-    Each rival is trained at each strength, loses the neurons that its loss on rows held out can spare, and is
-    trained once more without them and without penalty. The digits of scikit-learn are linearly separable, and
-    need no hidden neuron where there are skip connections: take `--dataset mnist`, or pictures of your own.
+    Each rival is trained at each strength. It then loses the neurons that its loss on held-out rows can
+    spare, and is trained once more without them and without penalty. The digits of scikit-learn are linearly
+    separable, and need no hidden neuron if there are skip connections: take `--dataset mnist`, or pictures of
+    your own.
 
     Attributes:
-      widths: of the hidden layers of every student; 100,100 by default. Of `gated channels` and `batch norm
-        channels` they are channels of convolutions of 3x3, which have stride 2 where channels change.
-      rivals: the networks that are made small, each by its own penalty. The first is the one whose accuracy
-        the others are to have.
-      strengths: of the penalty; every rival is trained at each.
-      tolerance: neurons are removed as long as the loss on the rows held out grows by at most this share of
+      widths: widths of the hidden layers of every student; 100,100 by default. For `gated channels` and
+        `batch norm channels` they are channels of 3x3 convolutions, with stride 2 where channels change.
+      rivals: the networks to prune, each by its own penalty. The first one sets the accuracy that the others
+        must reach.
+      strengths: strengths of the penalty; every rival is trained at each.
+      tolerance: neurons are removed as long as the loss on the held-out rows grows by at most this share of
         itself.
-      within: by how much the accuracy on the rows held out may be below the best of the first rival, when the
-        strength with the fewest neurons is chosen.
-      examples: that are trained on, as many of each class; 0 for all that are not held out.
+      within: how far the held-out accuracy may fall below the best of the first rival, when the strength with
+        the fewest neurons is chosen.
+      examples: number of training examples, equally many of each class; 0 for all that are not held out.
       steps: gradient steps of each of the two trainings.
     """
 
-    # Students have widths of their own: there is nothing to choose.
+    # Students have their own widths, so there is no model or width factor to choose.
     model: ClassVar[str] = "mlp"  # type: ignore[misc]
     width_factor: ClassVar[float] = 1.0  # type: ignore[misc]
 
@@ -69,7 +70,7 @@ class Settings(PictureTrainingSettings):
     examples: int = 0
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
         return settings if self.widths else dataclasses.replace(settings, widths=(100, 100))
 
@@ -87,10 +88,10 @@ class Settings(PictureTrainingSettings):
 
 
 def rows_of(task: PictureTask[Settings]) -> np.ndarray:
-    """What each seed is trained on, shape (seeds, n).
+    """Return the training rows of each seed, shape (seeds, n).
 
     Raises:
-      ArgumentError: more than there are of some class.
+      ArgumentError: more examples than some class has.
     """
     settings, y = task.settings, task.images.y
     if not settings.examples:
@@ -106,7 +107,7 @@ def rows_of(task: PictureTask[Settings]) -> np.ndarray:
 
 
 def problem_of(task: PictureTask[Settings], rival: Rival, seeds: np.ndarray) -> Problem:
-    """The problem of runs of these seeds: their rows, and their batches."""
+    """Build the problem of runs with these seeds, each with its own rows and batches."""
     settings, images = task.settings, task.images
     shape = images.x.shape[1:]
     inputs = shape[-1] if rival.of_pictures else int(np.prod(shape))
@@ -127,7 +128,7 @@ def problem_of(task: PictureTask[Settings], rival: Rival, seeds: np.ndarray) -> 
 
 
 def of_pixels(model: Model) -> Model:
-    """The same of pictures, pixel after pixel."""
+    """Adapt a model to pictures by flattening their pixels."""
 
     def apply(params: PyTree, state: PyTree, x: Array, key: Array | None) -> tuple[Array, PyTree]:
         return model.apply(params, state, x.reshape(len(x), -1), key)
@@ -136,7 +137,7 @@ def of_pixels(model: Model) -> Model:
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be trained."""
+    """Describe the planned trainings."""
     task = prepare(settings)
     runs = settings.seeds * len(settings.strengths)
     return [
@@ -150,7 +151,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def duration(settings: Settings) -> list[str]:
-    """How long all of it would take here, from a few steps of each rival."""
+    """Estimate the total duration here from a few steps of each rival."""
     task = prepare(settings)
     seeds = np.tile(np.arange(settings.seeds), len(settings.strengths))
     paces = []
@@ -164,7 +165,7 @@ def duration(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train every rival at every strength from every seed, and compare at an equal accuracy."""
+    """Train every rival at every strength from every seed, and compare at equal accuracy."""
     task = prepare(settings)
     cells = pd.MultiIndex.from_product(
         [settings.strengths, range(settings.seeds)], names=["strength", "seed"]
@@ -188,7 +189,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 def _measured(
     name: str, task: PictureTask[Settings], cells: pd.DataFrame, context: Context
 ) -> tuple[pd.DataFrame, Mapping[str, Any]]:
-    """One rival at all strengths, from all seeds: a row a run."""
+    """Train one rival at all strengths from all seeds, and measure it: one row a run."""
     settings, rival = task.settings, ON_PICTURES[name]
     seeds = cells["seed"].to_numpy()
     problem = problem_of(task, rival, seeds)
@@ -224,23 +225,23 @@ def _measured(
 def _accuracy(
     rival: Rival, network: Network, problem: Problem, rows: np.ndarray, task: PictureTask[Settings]
 ) -> np.ndarray:
-    """Of every run, on rows of all or of each."""
+    """Compute the accuracy of every run, on rows that are shared or per run."""
     outputs = evaluate(rival.strategy(0.0, 0.0), network, problem, rows, batch_size=ROWS_TOGETHER)
     right: np.ndarray = (np.asarray(outputs).argmax(-1) == task.images.y[rows]).mean(axis=-1)
     return right
 
 
 def chosen_of(table: pd.DataFrame, first: str, within: float) -> pd.DataFrame:
-    """The strength of each rival and seed with the fewest neurons, of those that are accurate enough.
+    """Choose each rival's and seed's strength with the fewest neurons among the accurate enough.
 
-    Accurate enough is what is at most `within` below the best accuracy of the first rival from that seed, all
-    on rows held out; of equally few neurons the more accurate is taken. A rival that is nowhere so accurate
-    has no strength, and NaN.
+    Accurate enough means at most `within` below the first rival's best accuracy from that seed, on held-out
+    rows. Among equally few neurons, the more accurate run is taken. A rival that never reaches this accuracy
+    gets NaN, and no strength.
 
     Args:
-      table: with `rival`, `seed`, `strength`, `neurons`, `held_out_accuracy` and `accuracy`, a row a run.
-      first: the rival whose accuracy is to be had.
-      within: by how much it may be missed.
+      table: with `rival`, `seed`, `strength`, `neurons`, `held_out_accuracy` and `accuracy`, one row a run.
+      first: the rival whose accuracy must be reached.
+      within: how far the accuracy may fall below it.
     """
     best = table[table["rival"] == first].groupby("seed")["held_out_accuracy"].max()
     rows = []
@@ -253,7 +254,7 @@ def chosen_of(table: pd.DataFrame, first: str, within: float) -> pd.DataFrame:
 
 
 def _findings(chosen: pd.DataFrame, first: str) -> list[dict[str, Any]]:
-    """What each rival needs at that accuracy, and its share of what the first needs."""
+    """Report each rival's neurons at that accuracy, and their ratio to the first rival's neurons."""
     found = []
     reference = chosen[chosen["rival"] == first].set_index("seed")
     for rival, runs in chosen.groupby("rival", sort=False):
@@ -275,7 +276,7 @@ def _findings(chosen: pd.DataFrame, first: str) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the error against the neurons that are left, and make the tables."""
+    """Draw the error against the neurons left, and build the tables."""
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, hidden layers of {', '.join(map(str, settings['widths']))}"
     points = {
@@ -311,7 +312,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _by_layer(results: Results, title: str) -> Table:
-    """Where the neurons are that are left."""
+    """Tabulate the neurons left in each hidden layer."""
     table = results.table
     layers = [f"layer_{i}" for i in range(1, 1 + len(results.settings["widths"]))]
     rows = [
@@ -323,7 +324,7 @@ def _by_layer(results: Results, title: str) -> Table:
 
 
 def _chosen_table(results: Results) -> Table:
-    """The rivals at an equal accuracy."""
+    """Tabulate the rivals at equal accuracy."""
     settings, chosen = results.settings, results.read(CHOSEN)
     first = settings["rivals"][0]
     rows = [
@@ -343,7 +344,7 @@ def _chosen_table(results: Results) -> Table:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The test error of every run against the neurons that it has left."""
+    """Chart the test error of every run against its neurons left."""
     settings = results.settings
     table = results.table.assign(error=1 - results.table["accuracy"])
     labels = {"neurons": "hidden neurons left", "error": "test error"}

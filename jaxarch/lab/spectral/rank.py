@@ -1,7 +1,7 @@
-"""[S] section 4: does the rank rise gradually where hidden eigenvalues start at 0, and elsewhere less so?
+"""Test of [S] section 4: the rank rises gradually if hidden eigenvalues start at 0, and less so otherwise.
 
-The statement holds if, from the perceptron start, the median of `gradualness` is at least 1/2, and if it is
-greater there than from each other start, seed by seed, at p < .05.
+The statement holds under two conditions. From the perceptron start, the median of `gradualness` is at least
+1/2. It is also greater there than from each other start, paired by seed, at p < .05.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ STARTS: dict[str, Callable[[Sequence[int]], Model]] = {
 }
 OPTIMIZERS = {"adam": optax.adam, "sgd": optax.sgd}
 DRAWN = 5
-"""So many of the singular values are in a figure."""
+"""Number of singular values in a figure."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(teacher.TeacherSettings):
-    """What can be set with `jaxarch run spectral.rank --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.rank`, changed with `--set NAME=VALUE`.
 
     Attributes:
-      starts: the networks that are trained, each from its own start and without penalty.
-      ratios: of the largest to the smallest factor of a teacher's hidden neurons, falling geometrically; at
-        1 the teacher is that of [S], whose neurons count alike.
+      starts: the networks to train, each from its own start and without penalty.
+      ratios: ratios of the largest to the smallest factor of a teacher's hidden neurons. The factors fall
+        geometrically; at 1 the teacher is the one of [S], whose neurons count alike.
       hidden: neurons of each hidden layer of a student.
       epochs: passes over the training points.
       optimizer: `adam` or `sgd`.
-      learning_rate: of the optimizer.
-      held_out: points to look at along the training, and as many more for testing.
-      looks: steps at which ranks are measured, at most; their logarithms are evenly spaced.
+      learning_rate: learning rate of the optimizer.
+      held_out: points for measurements during the training, and as many more for testing.
+      looks: maximal number of steps at which ranks are measured; their logarithms are evenly spaced.
       share: singular values above this share of the largest one at the end count for the rank.
       enough: R^2 on the validation rows at which effective ranks are compared.
     """
 
-    # No neuron is removed.
+    # The tolerance is unused, because no neuron is removed.
     tolerance: ClassVar[float] = 0.05  # type: ignore[misc]
 
     starts: tuple[str, ...] = tuple(STARTS)
@@ -96,17 +96,17 @@ class Settings(teacher.TeacherSettings):
             raise ArgumentError("hidden: expected at least one layer")
 
     def widths(self) -> tuple[int, ...]:
-        """Of every student."""
+        """Return the widths of every student."""
         return (self.features, *self.hidden, self.features)
 
     def looked(self) -> np.ndarray:
-        """The steps after which is looked, the last one among them."""
+        """Return the steps after which ranks are measured, including the last one."""
         steps = self.steps(self.epochs)
         return np.unique(np.geomspace(1, steps, self.looks).round().astype(int))
 
 
 def prepare(settings: Settings, start: str, ratio: float) -> Problem:
-    """The problem of all seeds: column k of a teacher's W^(2) is scaled, the mean of the squares being 1."""
+    """Build the problem of all seeds; column k of a teacher's W^(2) is scaled, with mean square factor 1."""
     problem = teacher.problem(settings, STARTS[start](settings.widths()), settings.epochs)
     factors = np.geomspace(1, 1 / ratio, settings.features)
     scales = jnp.asarray(factors / np.sqrt(np.square(factors).mean()), jnp.float32)
@@ -115,7 +115,7 @@ def prepare(settings: Settings, start: str, ratio: float) -> Problem:
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     prepare(settings, settings.starts[0], settings.ratios[0])
     widths, starts = "-".join(map(str, settings.widths())), "; ".join(settings.starts)
     return [
@@ -130,7 +130,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train from every start on every teacher, and measure what is kept on the way."""
+    """Train from every start on every teacher, and measure the snapshots along the way."""
     steps = settings.looked()
     optimizer = OPTIMIZERS[settings.optimizer](settings.learning_rate)
     plain = singular_values.with_snapshots(tuple(steps.tolist()), own_descent({"optimizer": optimizer}))
@@ -187,11 +187,11 @@ def _words(settings: Settings) -> dict[str, str]:
 
 
 def _findings(settings: Settings, table: pd.DataFrame) -> list[dict[str, Any]]:
-    """What each start comes to, and the perceptron start minus each other one, seed by seed."""
+    """Report every start, and the perceptron start minus each other one, paired by seed."""
     found, compared, words = [], [], _words(settings)
     for ratio, of_ratio in table.groupby("ratio", sort=False):
         runs = {str(start): of for start, of in of_ratio.groupby("start", sort=False)}
-        # A pair is the difference of the earlier to the later one.
+        # A pair is the earlier start minus the later one, so the perceptron start goes first.
         runs = {start: runs[start] for start in sorted(runs, key=lambda start: start != PERCEPTRON)}
         where = f"ratio {ratio:g}" + ", SGD" * (settings.optimizer == "sgd")
         for column, what in words.items():
@@ -206,7 +206,7 @@ def _findings(settings: Settings, table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw ranks and singular values along the training, and make the table."""
+    """Draw ranks and singular values along the training, and build the table."""
     settings, table, arrays = results.settings, results.table, results.arrays(READOUT)
     steps, starts, bent = arrays["steps"], settings["starts"], "non-linear part"
     quantities = {
@@ -259,7 +259,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The effective rank of every run at one R^2, against how gradually the rank rose."""
+    """Chart the effective rank of every run at one R^2 against the gradualness of its rank."""
     enough = results.settings["enough"]
     labels = {"enough_rank": f"effective rank where R^2 is first {enough:g}"}
     title = "effective rank against gradualness"

@@ -1,4 +1,4 @@
-"""Are width and depth of a teacher found? Spectral networks and their rivals, on teachers of known sizes."""
+"""Recovery of a teacher's width and depth: spectral networks and rivals, on teachers of known sizes."""
 
 from __future__ import annotations
 
@@ -32,20 +32,22 @@ CHOSEN = "chosen.csv"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(DeepTeacherSettings):
-    """What can be set with `jaxarch run spectral.recovery --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.recovery`, changed with `--set NAME=VALUE`.
 
     A teacher of n neurons has n inputs, one or more hidden layers of n, and n outputs. Students have biases,
-    and more neurons than their teacher, in as many hidden layers as the deepest. Each rival is trained at
-    each strength of its penalty, loses the neurons that its validation loss can spare, and is trained once
-    more without penalty; `gated spectral, layers taken out` loses layers one by one before that, and is
-    trained after each: with B hidden layers B + 2 times in all, where the others are trained twice. Of the
-    strengths with which R^2 on the validation rows is good enough, the one with the fewest neurons is taken.
-    Its depth is how many layers have a neuron left, though skip connections may lead past them.
+    and more neurons than their teacher, in as many hidden layers as the deepest teacher.
+
+    Each rival is trained at each strength of its penalty. It loses the neurons that its validation loss can
+    spare, and is trained once more without penalty. `gated spectral, layers taken out` first loses layers one
+    by one, with a training after each. With B hidden layers it is trained B + 2 times, and the others twice.
+
+    Among the strengths with a good enough validation R^2, the one with the fewest neurons is chosen. Its
+    depth is the number of layers with a neuron left, though skip connections may lead past them.
 
     Attributes:
-      neurons: of each hidden layer of a teacher: widths, each seed has a teacher of every one.
-      rivals: the networks that are made small, each by its own penalty.
-      strengths: of the penalty; every rival is trained at each.
+      neurons: widths of the teachers' hidden layers; each seed has a teacher of every width.
+      rivals: the networks to prune, each by its own penalty.
+      strengths: strengths of the penalty; every rival is trained at each.
       enough: the R^2 that is good enough.
     """
 
@@ -72,7 +74,7 @@ class Settings(DeepTeacherSettings):
             )
 
     def rival(self, name: str) -> Rival:
-        """What is made small."""
+        """Return a rival by name."""
         return (
             RIVALS[name] if name in RIVALS else RIVALS["gated spectral"]._replace(strategy=self._layers_out)
         )
@@ -83,7 +85,7 @@ class Settings(DeepTeacherSettings):
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     runs = settings.seeds * len(settings.depths) * len(settings.strengths)
     trainings = sum(len(settings.hidden) + 2 if name == LAYERS_OUT else 2 for name in settings.rivals)
     return [
@@ -99,7 +101,7 @@ def plan(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train every rival at every strength on every teacher, and take the smallest that is good enough."""
+    """Train every rival at every strength on every teacher, and choose the smallest that is good enough."""
     measured: list[pd.DataFrame] = []
     spent: dict[str, Any] = {}
     for neurons in settings.neurons:
@@ -117,7 +119,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 def _measured(
     settings: Settings, context: Context, name: str, neurons: int, of_depths: dict[str, jax.Array]
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """One rival at all strengths, on all teachers of a width: a row a run."""
+    """Train one rival at all strengths, on all teachers of a width, and measure it: one row a run."""
     cells = pd.MultiIndex.from_product(
         [settings.strengths, settings.depths, range(settings.seeds)], names=["strength", "depth", "seed"]
     ).to_frame(index=False)
@@ -156,9 +158,11 @@ def _measured(
 
 
 def chosen_of(table: pd.DataFrame, enough: float) -> pd.DataFrame:
-    """Of each rival and teacher, the run with the fewest neurons of those good enough on validation rows.
+    """Choose, for each rival and teacher, the run with the fewest neurons among the good enough ones.
 
-    Where none is, all numbers are NaN.
+    Validation rows decide which runs are good enough.
+
+    If no run is good enough, all numbers are NaN.
     """
     rows = []
     for (width, depth, rival, seed), runs in table.groupby(["width", "depth", "rival", "seed"], sort=False):
@@ -176,7 +180,7 @@ def _teachers(width: int, depth: int) -> str:
 
 
 def _findings(chosen: pd.DataFrame) -> list[dict[str, Any]]:
-    """What each rival leaves of its student, and whether that is the teacher's size."""
+    """Report what each rival leaves of its student, and how often the teacher's depth is found."""
     found = []
     for (width, depth, rival), runs in chosen.groupby(["width", "depth", "rival"], sort=False):
         of = f"{rival}, teachers of {_teachers(width, depth)}"
@@ -191,7 +195,7 @@ def _findings(chosen: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the error against the neurons that are left, and make the tables."""
+    """Draw the error against the neurons left, and build the tables."""
     settings, table, chosen = results.settings, results.table, results.read(CHOSEN)
     panels: dict[str, Mapping[str, tuple[np.ndarray, np.ndarray]]] = {}
     truths = {}
@@ -219,7 +223,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _table(width: int, chosen: pd.DataFrame, seconds: pd.Series, enough: float) -> Table:
-    """Of the teachers of one width."""
+    """Tabulate the teachers of one width."""
     rows = []
     for (depth, rival), runs in chosen.groupby(["depth", "rival"], sort=False):
         there = runs[runs["neurons"].notna()]
@@ -243,7 +247,7 @@ def _table(width: int, chosen: pd.DataFrame, seconds: pd.Series, enough: float) 
 
 
 def charts(results: Results) -> list[Chart]:
-    """The neurons left of each chosen student against those of its teacher."""
+    """Chart the neurons left of each chosen student against its teacher's neurons."""
     chosen = results.read(CHOSEN)
     chosen = chosen.assign(teacher=chosen["width"] * chosen["depth"])
     labels = {"teacher": "hidden neurons of the teacher", "neurons": "hidden neurons left"}

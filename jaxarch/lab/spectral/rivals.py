@@ -1,4 +1,4 @@
-"""How few neurons, at what error: spectral networks beside their rivals, on the task of [S] experiment 2."""
+"""Neurons and error of spectral networks beside their rivals, on the task of [S] experiment 2."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from jaxarch.search import group_lasso, network_slimming, spectral
 Removals = Literal["all", "bisection"]
 
 EXAMPLE = jnp.zeros((1, 1))
-"""What a model that is a function of rngs does not read."""
+"""Example input for models that are functions of rngs, which they do not read."""
 
 
 class Rival(NamedTuple):
-    """A network of given widths, and how it is made small at a strength of its penalty.
+    """A network of given widths, and the strategy that prunes it at a strength of its penalty.
 
     Attributes:
-      network: `(widths, bias=False)`: of the widths of all layers, inputs first, outputs last. Those of
+      network: `(widths, bias=False)`, with the widths of all layers, inputs first, outputs last. Networks of
         pictures take the widths alone.
-      strategy: of a strength, of the tolerance with which neurons are removed, and of how many validation
-        rows are looked at together then; all, if nothing is said.
+      strategy: function of a strength, of the tolerance with which neurons are removed, and of the validation
+        batch size for removals; by default, all validation rows at once.
       of_pictures: whether its layers are pictures, and their widths channels.
     """
 
@@ -60,7 +60,7 @@ class Rival(NamedTuple):
 def of_eigenvalues(
     strength: Any, tolerance: float, batch_size: int | None = None, removals: Removals = "all"
 ) -> Strategy:
-    """L1 on hidden eigenvalues, and the neurons or channels that can be spared removed."""
+    """Train with L1 on hidden eigenvalues, and remove the neurons or channels that can be spared."""
     fewer = recruit(tolerance, batch_size=batch_size, removals=removals)
     return chain(spectral(strength), fewer, spectral(0.0))
 
@@ -73,13 +73,13 @@ def _direct(strength: Any, tolerance: float, batch_size: int | None = None) -> S
 def of_scales(
     strength: Any, tolerance: float, batch_size: int | None = None, removals: Removals = "all"
 ) -> Strategy:
-    """L1 on the scales of batch norm, and the neurons or channels that can be spared removed."""
+    """Train with L1 on the scales of batch norm, and remove the neurons or channels that can be spared."""
     fewer = slim(tolerance, batch_size=batch_size, removals=removals)
     return chain(network_slimming(strength), fewer, retrain("warm", nonnegative=False))
 
 
 def _with_batch_norm(widths: Sequence[int], *, bias: bool = False) -> Model:
-    """It has biases whatever is said: the shifts of batch norm, and those of its outputs."""
+    """Build a network with batch norm; it always has biases, of batch norm and of the outputs."""
     return as_model(lambda rngs: NormalisedMLP(widths, rngs=rngs), EXAMPLE)
 
 
@@ -91,19 +91,19 @@ RIVALS = {
     "weights, no skips": Rival(partial(direct_network, skips=False), _direct),
     "batch norm": Rival(_with_batch_norm, of_scales),
 }
-"""L1 on eigenvalues, a group lasso on each neuron's weights, or L1 on the scales of batch norm."""
+"""Networks with L1 on eigenvalues, a group lasso on each neuron's weights, or L1 on batch-norm scales."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(teacher.TeacherSettings):
-    """What can be set with `jaxarch run spectral.rivals --set NAME=VALUE`.
+    """Settings of `jaxarch run spectral.rivals`, changed with `--set NAME=VALUE`.
 
     Each rival is trained, loses the neurons that its validation loss can spare, and is trained once more
-    without them and without penalty.
+    without these neurons and without penalty.
 
     Attributes:
-      rivals: the networks that are made small, each by its own penalty.
-      strengths: of the penalty; every rival is trained at each.
+      rivals: the networks to prune, each by its own penalty.
+      strengths: strengths of the penalty; every rival is trained at each.
       hidden: neurons of each hidden layer of a student.
       epochs: passes over the training points, in each of the two trainings.
     """
@@ -124,12 +124,12 @@ class Settings(teacher.TeacherSettings):
         self.check_numbers(check_strength, "strengths")
 
     def widths(self) -> tuple[int, ...]:
-        """Of every student."""
+        """Return the widths of every student."""
         return (self.features, *self.hidden, self.features)
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     runs = settings.seeds * len(settings.strengths)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
@@ -190,7 +190,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figure, and make its table."""
+    """Draw the figure and build its table."""
     settings, table = results.settings, results.table
     points = {
         name: (by_strength(runs, "neurons"), 1 - by_strength(runs, "r2"))
@@ -230,7 +230,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def charts(results: Results) -> list[Chart]:
-    """The test error of every run against the neurons that it has left."""
+    """Chart the test error of every run against its neurons left."""
     table = results.table.assign(error=1 - results.table["r2"])
     labels = {"neurons": "hidden neurons left", "error": "1 - R^2 on the test rows"}
     return [

@@ -1,4 +1,4 @@
-"""What singular values of a network do along a training: kept snapshots, and how gradually the rank rises."""
+"""Singular values of a network along a training: snapshots, ranks, and the gradualness of the rank's rise."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SNAPSHOTS = "snapshots"
 
 
 def with_snapshots(steps: tuple[int, ...], descent: OwnDescent) -> Training:
-    """Plain training of all parameters, which keeps them at the start and after some steps, from 1 on.
+    """Return plain training of all parameters, with snapshots at the start and after some steps, from 1 on.
 
-    They are in the network's `info["snapshots"]`, the parameters with a leading axis of 1 + len(steps).
+    The snapshots are in the network's `info["snapshots"]`: parameters with a leading axis of 1 + len(steps).
     """
     return Training("training", _init, _params, _network, steps, descent, after_step=_after_step)
 
@@ -38,6 +38,7 @@ def _network(steps: tuple[int, ...], state: TrainState) -> Network:
 
 def _after_step(steps: tuple[int, ...], state: TrainState) -> PyTree:
     here = jnp.asarray((0, *steps)) == state.step
+    # A step without a snapshot writes past the end, and `mode="drop"` ignores it.
     place = jnp.where(here.any(), here.argmax(), len(here))
     return jax.tree.map(
         lambda kept, leaf: kept.at[place].set(leaf, mode="drop"), state.memory, state.trainable
@@ -45,7 +46,10 @@ def _after_step(steps: tuple[int, ...], state: TrainState) -> PyTree:
 
 
 def paths(blocks: Blocks) -> Array:
-    """The linear map through the hidden layers, without the bundle past them: `W_32 W_21` where it is one."""
+    """Compute the linear map through the hidden layers, without the bundle past them.
+
+    With one hidden layer it is `W_32 W_21`.
+    """
     last = max(i for i, _ in blocks)
     maps = {1: jnp.eye(blocks[2, 1].shape[1])}
     for i in range(2, last + 1):
@@ -55,18 +59,18 @@ def paths(blocks: Blocks) -> Array:
 
 
 def along(problem: Problem, snapshots: PyTree) -> dict[str, np.ndarray]:
-    """R^2, and singular values of what has changed since the start, on the validation rows of each run.
+    """Compute R^2, and singular values of the changes since the start, on each run's validation rows.
 
-    Of the difference to the start, so that every start is of rank 0.
+    Because the start is subtracted, every start has rank 0.
 
     Args:
-      problem: of all runs, of inputs x and targets; without a state.
-      snapshots: of `with_snapshots`, shape (runs, 1 + looks, ...).
+      problem: the problem of all runs, with inputs x and targets; without a state.
+      snapshots: snapshots kept by `with_snapshots`, shape (runs, 1 + looks, ...).
 
     Returns:
-      `r2`, shape (runs, looks); `non-linear part`, singular values of the outputs less their least squares
-      fit by an affine map of x, over the root of the rows; `paths`, those of the map through the hidden
-      layers; the largest first, shape (runs, looks, n).
+      `r2`, shape (runs, looks). `non-linear part`: singular values of the outputs minus their least squares
+      fit by an affine map of x, divided by the root of the number of rows. `paths`: singular values of the
+      map through the hidden layers. Both have the largest first, shape (runs, looks, n).
     """
     return {name: np.asarray(values, np.float64) for name, values in _along(problem, snapshots).items()}
 
@@ -100,18 +104,20 @@ def _singular_values(matrix: Array) -> Array:
 
 
 def ranks(values: np.ndarray, share: float) -> np.ndarray:
-    """How many singular values, shape (..., looks, n), are above a share of the largest of the last look."""
+    """Count the singular values, shape (..., looks, n), above a share of the largest at the last look."""
     return (values > share * values[..., -1:, :1]).sum(axis=-1)
 
 
 def effective_ranks(values: np.ndarray) -> np.ndarray:
-    """`exp(-sum_k p_k log p_k)` with `p_k = s_k / sum_k s_k`, the effective rank of Roy and Vetterli (2007).
+    """Compute the effective rank of Roy and Vetterli (2007).
+
+    It is `exp(-sum_k p_k log p_k)` with `p_k = s_k / sum_k s_k`.
 
     Args:
       values: singular values s_k, shape (..., n).
 
     Returns:
-      Numbers from 1 (one of them is all) to n (all are equal), shape (...); 0 where all are 0.
+      Numbers from 1 (only one is above 0) to n (all are equal), shape (...); 0 where all are 0.
     """
     total = values.sum(axis=-1, keepdims=True)
     p = values / np.where(total > 0, total, 1)
@@ -119,18 +125,19 @@ def effective_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def gradualness(steps: np.ndarray, values: np.ndarray, share: float) -> np.ndarray:
-    """`1 - min_k t_k / max_k t_k`: t_k is the first step at which singular value k is at least half its last.
+    """Compute `1 - min_k t_k / max_k t_k`, with t_k the first step at which value k is half its last.
 
-    Over those k that count for the last rank. 0: all at once, as where all grow by one factor, however that
-    grows; .5: the last takes twice as long as the first; near 1: many times as long, whatever is between.
+    "Half its last" means at least half of singular value k at the last look. The k are those that count for
+    the last rank. At 0 all rise at once, for example if all grow by one factor, however that factor grows. At
+    .5 the last takes twice as long as the first. Near 1 it takes many times as long, whatever lies between.
 
     Args:
-      steps: of the looks, positive and rising, shape (looks,).
-      values: singular values at each, the largest first, shape (..., looks, n).
-      share: of the largest last one; those above it count, as in `ranks`.
+      steps: steps of the looks, positive and increasing, shape (looks,).
+      values: singular values at each look, the largest first, shape (..., looks, n).
+      share: share of the largest last value; values above it count, as in `ranks`.
 
     Returns:
-      Numbers of [0, 1), shape (...); NaN where all last ones are 0 or NaN.
+      Numbers in [0, 1), shape (...); NaN where all last values are 0 or NaN.
     """
     last = values[..., -1, :]
     counted = last > share * last[..., :1]
@@ -141,12 +148,12 @@ def gradualness(steps: np.ndarray, values: np.ndarray, share: float) -> np.ndarr
 
 
 def of_last(values: np.ndarray) -> np.ndarray:
-    """Each singular value, shape (..., looks, n), as a share of its last one; NaN where that is 0."""
+    """Divide each singular value, shape (..., looks, n), by its last one; NaN where the last one is 0."""
     last = values[..., -1:, :]
     return values / np.where(last > 0, last, np.nan)
 
 
 def when(reached: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """A quantity, shape (runs, looks), at the first look at which something is reached; NaN where none is."""
+    """Return a quantity, shape (runs, looks), at the first look where `reached` holds; NaN if none does."""
     found = np.take_along_axis(values, reached.argmax(axis=1)[:, None], axis=1)[:, 0]
     return np.where(reached.any(axis=1), found, np.nan)

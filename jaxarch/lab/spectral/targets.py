@@ -12,33 +12,33 @@ from jax.typing import ArrayLike
 from jaxarch import PyTree
 
 SIDE = 41
-"""Points a side of the plane on which fits are drawn."""
+"""Points per side of the plane on which fits are drawn."""
 
 
 def shares(alpha: ArrayLike, beta: ArrayLike) -> np.ndarray:
-    """How much of the linear and of the quadratic function are in the target ([S] 5.1), shape (..., 2)."""
+    """Return the target's linear and quadratic coefficients ([S] 5.1), shape (..., 2)."""
     turn = np.tanh(np.asarray(beta) * (np.asarray(alpha) - 0.5))
     return np.stack([1 - turn, 1 + turn], axis=-1).astype(np.float32) / 4
 
 
 def linear_share(alpha: float, beta: float) -> float:
-    """How much of the target's variance is that of its linear part; the two parts are uncorrelated."""
+    """Return the linear part's share of the target's variance; the two parts are uncorrelated."""
     linear, quadratic = np.square(shares(alpha, beta).astype(float)) * (2 / 3, 8 / 45)
     return float(linear / (linear + quadratic))
 
 
 def parts(x: Any) -> Array:
-    """The linear and the quadratic function, `1.x` and `x.x`, shape (..., 2)."""
+    """Compute the linear and the quadratic function, `1.x` and `x.x`, shape (..., 2)."""
     return jnp.stack([jnp.sum(x, -1), jnp.sum(jnp.square(x), -1)], axis=-1)
 
 
 def take_target_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
-    """Some rows of the inputs, with the targets of one run's alpha and beta."""
+    """Take rows of the inputs, with the targets of one run's alpha and beta."""
     x, functions = data
     return x[rows], (functions[rows] @ per_run["shares"])[:, None]
 
 
 def plane() -> Array:
-    """The points at which fits are drawn, shape (SIDE, SIDE, 2)."""
+    """Return the points at which fits are drawn, shape (SIDE, SIDE, 2)."""
     side = jnp.linspace(-1, 1, SIDE)
     return jnp.stack(jnp.meshgrid(side, side), axis=-1)

@@ -1,4 +1,4 @@
-"""The task of [S] experiment 2: to learn what a random network of one hidden layer says."""
+"""The task of [S] experiment 2: learn the outputs of a random network with one hidden layer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from jaxarch.lab.spectral.training import RegressionSettings
 
 @dataclasses.dataclass(frozen=True)
 class TeacherSettings(RegressionSettings):
-    """What can be set where students learn from teachers; each seed has a teacher of its own.
+    """Settings of experiments in which students learn from teachers; each seed has its own teacher.
 
     Attributes:
-      features: inputs of a teacher, and as many hidden neurons and outputs.
+      features: number of inputs of a teacher, and of its hidden neurons and outputs.
     """
 
     features: int = 20
@@ -34,31 +34,31 @@ class TeacherSettings(RegressionSettings):
 
 
 def rotation(key: Array, size: int) -> Array:
-    """A matrix drawn uniformly from SO(size)."""
+    """Draw a matrix uniformly from SO(size)."""
     drawn = jax.random.orthogonal(key, size)
     return drawn.at[:, 0].multiply(jnp.linalg.det(drawn))
 
 
 def teachers(settings: TeacherSettings) -> dict[str, Array]:
-    """The weights W^(1), W^(2) of every seed's teacher, shape (seeds, features, features) each."""
+    """Draw the weights W^(1), W^(2) of every seed's teacher, shape (seeds, features, features) each."""
     keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.key), 2), (2, settings.seeds))
     first, second = (jnp.stack([rotation(key, settings.features) for key in row]) for row in keys)
     return {"first": first, "second": second}
 
 
 def teach(teacher: dict[str, Array], x: Array) -> Array:
-    """`t(x) = W^(2) relu(W^(1) x)` ([S] 5.2), for rows x."""
+    """Compute `t(x) = W^(2) relu(W^(1) x)` ([S] 5.2), for rows x."""
     return jax.nn.relu(x @ teacher["first"].T) @ teacher["second"].T
 
 
 def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
-    """Some rows of the inputs, with what one run's teacher makes of them."""
+    """Take rows of the inputs, with the outputs of one run's teacher as targets."""
     x = data[0][rows]
     return x, teach(own, x)
 
 
 def problem(settings: TeacherSettings, student: Model, epochs: int) -> Problem:
-    """The problem of all seeds: one set of inputs, a teacher each."""
+    """Build the problem of all seeds: shared inputs, and one teacher per seed."""
     x, rows = settings.inputs(settings.features), settings.rows()
     return supervised(
         student,
@@ -75,18 +75,18 @@ def problem(settings: TeacherSettings, student: Model, epochs: int) -> Problem:
 
 
 def r_squared(outputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """`1 - sum (y - t)^2 / sum (t - mean t)^2`, all outputs together; axes (runs, examples, outputs)."""
+    """Compute `1 - sum (y - t)^2 / sum (t - mean t)^2` over all outputs; axes (runs, examples, outputs)."""
     total = np.square(truth - truth.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
     return 1 - np.square(outputs - truth).sum(axis=(-2, -1)) / total
 
 
 def truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
-    """What the teachers say, shape (runs, rows, outputs)."""
+    """Compute the teachers' outputs, shape (runs, rows, outputs)."""
     return np.asarray(jax.vmap(teach, (0, None))(problem.per_run, problem.data[0][rows]), np.float64)
 
 
 def linear(settings: TeacherSettings, problem: Problem) -> pd.DataFrame:
-    """R^2 of least squares on the training rows, with and without an intercept: one row a seed."""
+    """Compute R^2 of least squares on the training rows, with and without an intercept: one row a seed."""
     rows, x = settings.rows(), np.asarray(problem.data[0], np.float64)
     taught, tested = truth(problem, rows["train"]), truth(problem, rows["test"])
     found = {}

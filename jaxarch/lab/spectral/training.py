@@ -1,4 +1,4 @@
-"""What the experiments of [S] section 5 that train share: settings, inputs, read-out."""
+"""Shared parts of the experiments of [S] section 5 that train: settings, inputs, read-out."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CHUNK = 500
 
 @dataclasses.dataclass(frozen=True)
 class RegressionSettings(TrainingSettings):
-    """What can be set in every experiment that trains.
+    """Settings shared by all experiments that train.
 
     Attributes:
-      seeds: independent runs.
-      examples: points to train on, uniform in [-1, 1].
-      held_out: points for recruitment to judge on, and as many more for testing.
-      learning_rate: of Adam.
+      seeds: number of independent runs.
+      examples: number of training points, uniform in [-1, 1].
+      held_out: validation points, by which recruitment is judged, and as many more for testing.
+      learning_rate: learning rate of Adam.
       tolerance: neurons are removed as long as the validation loss grows by at most this share of itself.
     """
 
@@ -58,30 +58,30 @@ class RegressionSettings(TrainingSettings):
         self.check_each(check_positive, "learning_rate", "tolerance")
 
     def steps(self, epochs: int) -> int:
-        """Gradient steps of so many epochs."""
+        """Return the number of gradient steps in `epochs` epochs."""
         return epochs * -(-self.examples // self.batch_size)
 
     def rows(self) -> dict[str, np.ndarray]:
-        """The rows of the data to train on, to judge on, and to test on."""
+        """Return the rows for training, validation and testing."""
         total = self.examples + 2 * self.held_out
         train, validation, test = np.split(np.arange(total), (self.examples, self.examples + self.held_out))
         return {"train": train, "validation": validation, "test": test}
 
     def inputs(self, features: int) -> Array:
-        """x, uniform in [-1, 1], for training, validation and testing."""
+        """Draw x, uniform in [-1, 1], for training, validation and testing."""
         shape = (self.examples + 2 * self.held_out, features)
         return jax.random.uniform(jax.random.key(self.key), shape, minval=-1.0, maxval=1.0)
 
 
 class Trained(NamedTuple):
-    """What a training found, with all neurons and with those that are recruited; and what it cost."""
+    """Trained networks, with all neurons and with the recruited ones, and their cost."""
 
     network: Network
     pruned: Network
     report: Report
 
     def neurons_left(self, layer: str) -> np.ndarray:
-        """How many neurons of a hidden layer each pruned network has left."""
+        """Count the neurons of a hidden layer left in each pruned network."""
         return np.asarray(self.pruned[NeuronMask].kept["eigenvalues"][layer].sum(axis=-1))
 
 
@@ -94,9 +94,9 @@ def train(
     labels: Sequence[str],
     tolerance: float,
 ) -> Trained:
-    """Train, and keep the neurons that the validation rows ask for."""
+    """Train, and keep the neurons that the validation rows require."""
     stages: dict[str, Any] = {name: search, f"{name}, recruited": chain(search, recruit(tolerance))}
-    # From the perceptron start, the gradient of L_2 to L_{B-1} begins at exactly 0, as it should.
+    # From the perceptron start, the gradient of L_2 to L_{B-1} is exactly 0 at first, as it should be.
     done = compare(stages, keys, problem, labels=labels, chunk=CHUNK, dead_start="ignore", **context.options)
     (network, report), (pruned, _) = done.values()
     return Trained(network, pruned, report)

@@ -1,4 +1,4 @@
-"""The two steps that are compared, as searches whose masks are averaged over their steps."""
+"""The two compared steps, as searches whose masks are averaged over their steps."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STEPS: dict[str, Callable[[Any, Any], optax.GradientTransformation]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """From one run's settings, `hard`, `soft` and `rate`, to its search."""
+    """Builds a run's search from its settings `hard`, `soft` and `rate`."""
 
     step: str
     mean: float
     std: float
 
     def __call__(self, sweep: dict[str, Any]) -> Training:
-        """The search of one run."""
+        """Return the search of one run."""
         hard, soft = sweep["hard"], sweep["soft"]
         optimizer = STEPS[self.step](sweep["rate"], soft)
         search = two_temperature(
@@ -49,12 +49,12 @@ class Averaged:
     hard: Any
 
     def mask(self, state: TrainState) -> PyTree:
-        """The mask of some scores."""
+        """Compute the mask of a state's scores."""
         return soft_mask(state.trainable, self.hard, self.hard)
 
 
 def averaging(search: Training, hard: Any) -> Training:
-    """The search, with `average`, the mean of the masks `v_1, ..., v_T`, in the info of what it finds."""
+    """Return the search with the mean mask over `v_1, ..., v_T` as `average` in the info of its network."""
     return dataclasses.replace(
         search,
         init=_init,
@@ -80,5 +80,6 @@ def _after_step(settings: Averaged, state: TrainState) -> PyTree:
 
 def _network(settings: Averaged, state: TrainState) -> Network:
     made, last = settings.search.network(settings.search.settings, state), settings.mask(state)
+    # The memory holds v_1 and a mask after each of T steps, so v_{T+1} is subtracted to leave v_1, ..., v_T.
     average = jax.tree.map(lambda total, v: (total - v) / state.step, state.memory, last)
     return made.replace(info=made.info | {"last": last, "average": average})

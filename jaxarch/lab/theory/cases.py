@@ -1,4 +1,4 @@
-"""The problems that the theory is tried on, ready: the network of [D], and convex ones."""
+"""The problems on which the theory is tested: the network of [D], and convex problems."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jaxarch.lab.theory.problems import NETWORK, ON_DATA
 from jaxarch.lab.theory.settings import Settings
 
 STARTS = {NETWORK: (-10.0, 5.0)}
-"""Mean and deviation of the scores at the start, in units of 1/hard; elsewhere 0, a mask of 1/2."""
+"""Mean and standard deviation of the initial scores, in units of 1/hard; otherwise 0, a mask of 1/2."""
 
 
 class Case(NamedTuple):
-    """A problem for all seeds, and the scores it starts from: mean and deviation in units of 1/hard."""
+    """A problem for all seeds, and its initial scores: mean and standard deviation in units of 1/hard."""
 
     problem: Problem
     mean: float
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def prepare(settings: Settings) -> tuple[Dataset | None, Task | None, dict[str, Case]]:
-    """Data and task, where any problem needs them, and the problems."""
+    """Build data and task, where any problem needs them, and the problems."""
     keys = settings.seed_keys()
     descent = Descent(optax.sgd(settings.learning_rate), settings.steps, settings.batch_size)
     size = (settings.dimension, settings.examples)

@@ -1,4 +1,4 @@
-"""Learning problems that are convex in the mask, whose least F is known: what the theorems are about."""
+"""Learning problems that are convex in the mask, with a known least F: the setting of the theorems."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling.measuring import objectives
 
 Loss = Callable[[Array, PyTree], Array]
-"""`(v, batch) -> values`, one an example, v of shape (d,)."""
+"""Loss function `(v, batch) -> values`, one value an example, with v of shape (d,)."""
 
 
 def logistic(data: Dataset, task: Task, keys: Array, std: float, **training: Any) -> Problem:
-    """Which weights of a logistic regression to keep, those being fixed at N(0, std) ([A] section 3.1).
+    """Build the problem of choosing weights of a logistic regression, fixed at N(0, std) ([A] section 3.1).
 
     `f(v) = softplus(s) - y s`, `s = (v o theta)^T x`; theta is each run's own.
     """
@@ -44,7 +44,7 @@ def logistic(data: Dataset, task: Task, keys: Array, std: float, **training: Any
 
 
 def linear(keys: Array, dimension: int, examples: int, **training: Any) -> Problem:
-    """`f(v) = <a, v>`, `a = b + e`: b of N(0, 1/d) for each run, e likewise for each example."""
+    """Build `f(v) = <a, v>`, `a = b + e`, with b of N(0, 1/d) for each run, e likewise for each example."""
 
     @jax.jit
     @jax.vmap
@@ -59,9 +59,9 @@ def linear(keys: Array, dimension: int, examples: int, **training: Any) -> Probl
 
 
 def quadratic(keys: Array, dimension: int, examples: int, **training: Any) -> Problem:
-    """`f(v) = |v - c|^2 / (2 sqrt d)`, `c = b + e`: b uniform in [-1/2, 3/2], e of N(0, 1/4).
+    """Build `f(v) = |v - c|^2 / (2 sqrt d)`, `c = b + e`: b uniform in [-1/2, 3/2], e of N(0, 1/4).
 
-    So about half of the least v's entries are 0 or 1, and half are between.
+    About half of the entries of the v with the least F are 0 or 1, and half are between.
     """
 
     @jax.jit
@@ -78,7 +78,7 @@ def quadratic(keys: Array, dimension: int, examples: int, **training: Any) -> Pr
 
 
 def _drawn(loss: Loss, drawn: Array, **training: Any) -> Problem:
-    """A problem whose runs have examples of their own, shape (runs, examples, d)."""
+    """Build a problem whose runs have separate examples, shape (runs, examples, d)."""
     runs, examples, dimension = drawn.shape
     train = np.arange(runs * examples).reshape(runs, examples)
     return _problem(loss, dimension, drawn.reshape(-1, dimension), train=train, **training)
@@ -95,7 +95,7 @@ def _problem(loss: Loss, dimension: int, data: PyTree, **rest: Any) -> Problem:
 
 
 def exact_objectives(problem: Problem, masks: np.ndarray) -> np.ndarray:
-    """F of every run's mask, in float64; masks of shape (runs, d)."""
+    """Compute F of every run's mask, in float64; masks have shape (runs, d)."""
     with float64():
         return np.asarray(objectives(_in_float64(problem), {"v": jnp.asarray(masks, jnp.float64)}, {}))
 
@@ -106,7 +106,7 @@ class Least(NamedTuple):
     Attributes:
       masks: shape (runs, d).
       values: F there, shape (runs,).
-      excess: an upper bound of how far F there is above its infimum, shape (runs,).
+      excess: an upper bound of F there minus its infimum, shape (runs,).
     """
 
     masks: np.ndarray
@@ -115,9 +115,9 @@ class Least(NamedTuple):
 
 
 def least(problem: Problem) -> Least:
-    """The least F of every run, by L-BFGS-B in float64.
+    """Find the least F of every run, by L-BFGS-B in float64.
 
-    How far off it may be, the gradient g tells: `F(v) - inf F <= sum_i max_u g_i (v_i - u_i)`, u in {0, 1}.
+    The gradient g bounds the error: `F(v) - inf F <= sum_i max_u g_i (v_i - u_i)`, u in {0, 1}.
     """
     with float64():
         wide = _in_float64(problem)

@@ -1,4 +1,4 @@
-"""What is measured of a run: F, how far above its least value it is, and the theorem's bound on that."""
+"""Measurements of a run: F, its gap above the least value, and the theorem's bound on the gap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jaxarch.theory import mirror
 
 
 def objectives(problem: Problem, network: Network) -> dict[str, Any]:
-    """F of the architecture found, of the last mask and of the average mask, and the share that is kept."""
+    """Compute F of the found architecture, of the last and the average mask, and the share that is kept."""
     networks = {"loss": network.params, "last": network.info["last"], "average": network.info["average"]}
     measured: dict[str, Any] = {
         name: np.asarray(measuring.objectives(problem, params, network.state), np.float64)
@@ -35,7 +35,7 @@ def objectives(problem: Problem, network: Network) -> dict[str, Any]:
 def test_auc(
     cells: pd.DataFrame, problem: Problem, network: Network, data: Dataset, task: Task
 ) -> np.ndarray:
-    """The test AUC of every run's network."""
+    """Compute the test AUC of every run's network."""
     outputs = evaluate(two_temperature(), network, problem, task.test[cells["seed"]])
     return auc(task.labels(data, task.test)[cells["seed"]], outputs)
 
@@ -43,10 +43,10 @@ def test_auc(
 def above_least(
     rows: pd.DataFrame, problem: Problem, network: Network, least: np.ndarray, norm: np.ndarray
 ) -> dict[str, Any]:
-    """How far F of the average and of the last mask is above its least value; the first over its bound.
+    """Compute the gap of F above its least value, at the average and last mask; the former over its bound.
 
-    A bound of more than the G sqrt(d) that holds for every mask says nothing, and gives no share: so it is
-    where soft = hard, if the best mask has entries of 0 or 1, and at rates that are too large.
+    G sqrt(d) holds for every mask, so a larger bound says nothing and gives no share. This happens where
+    soft = hard, if the best mask has entries of 0 or 1, and at learning rates that are too large.
     """
     gap, last = (
         convex.exact_objectives(problem, np.asarray(network.info[mask]["v"])) - least[rows["seed"]]
@@ -60,7 +60,7 @@ def above_least(
 def bounds(
     settings: Settings, cells: pd.DataFrame, start: PyTree, best: np.ndarray, norm: np.ndarray, step: str
 ) -> np.ndarray:
-    """The theorem's bound on the gap of the average mask: D(u, v_1) with u the best mask, G certified."""
+    """Compute the theorem's bound on the average mask's gap: D(u, v_1) with u the best mask, G certified."""
     distances = _distances(jnp.asarray(best, jnp.float32), start, settings.hard, settings.softs())
     of = cells["ratio"].map(settings.ratios.index)
     bound = jax.jit(partial(mirror.average_iterate_bound, exact=step == EXACT))(
@@ -74,6 +74,6 @@ def bounds(
 
 @jax.jit
 def _distances(masks: Array, start: PyTree, hard: Array, softs: Array) -> Array:
-    """D(u, v_1) to the mask u of each seed, shape (softs, seeds)."""
+    """Compute D(u, v_1) to the mask u of each seed, shape (softs, seeds)."""
     total = jax.vmap(mirror.total_divergence, (0, 0, None, None))
     return jax.vmap(total, (None, None, None, 0))({"v": masks}, start, hard, softs)

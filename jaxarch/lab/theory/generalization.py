@@ -1,4 +1,4 @@
-"""How tightly errors on new examples are certified, of masks over random signs and of weight-free ones."""
+"""Tightness of certified errors on new examples, for masks over random signs and weight-free masks."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ SUITS_ALL: dict[str, Any] = {"model": "convolutional", "pool": 1, "held_out": 0.
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"pool": 2}}
 WIDTHS: dict[str, tuple[int, ...]] = {"convolutional": (16,), "mlp": (100,)}
 SUITS_CONVOLUTIONAL: dict[str, tuple[int, ...]] = {"mnist": (16, 32)}
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; the others cover data sets without an entry."""
 HARDENED = 0.8
-"""The share of the steps after which the hard temperature has reached its last value."""
+"""Share of the steps after which the hard temperature has reached its last value."""
 SURPRISE = 0.01
-"""The chance, by a prior from half of the rows, of a connection that its mask has not, and of lacking one."""
+"""Prior probability that a connection differs from the mask found on half of the rows."""
 SPREAD = 0.5
 """Standard deviation of the initial scores of the search that shortens descriptions."""
 SHORT, HALF = "short description", "short description, prior from half"
-"""What this search is called, by itself and near the mask of half of the rows."""
+"""Names of the search that shortens descriptions, alone and with a prior from half of the rows."""
 MEASURED = {
     "kept": ("kept", ".0f"),
     "description": ("nats", ".0f"),
@@ -75,35 +75,37 @@ MEASURED = {
     "held_out_errors": ("measured", ".4f"),
     "held_out_bound": ("bound by these rows", ".4f"),
 }
-"""Columns of the table that is shown: in words, and how they are written."""
+"""Columns of the table that is shown: name in words, and number format."""
 ROWS = 5000
-"""Examples that are evaluated at a time."""
+"""Number of examples that are evaluated at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(TrainingSettings):
-    """What can be set with `jaxarch run theory.generalization --set NAME=VALUE`.
+    """Settings of `jaxarch run theory.generalization`, changed with `--set NAME=VALUE`.
 
-    What is empty, 0 or `auto` is what suits the data set.
+    Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
       dataset: pictures: a name of `jaxarch data`, or an npz file with x and y.
-      model: the parent, of random signs without biases: convolutional, or an mlp.
+      model: the parent, with random signs and without biases: convolutional, or an mlp.
       widths: channels of each convolution, or hidden neurons of each layer.
-      factors: of these widths: a parent each.
-      pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
+      factors: factors of these widths, one parent each.
+      pool: side of the windows whose means become the pixels; 1 leaves pictures as they are.
       densities: shares of the connections that edge-popup and two-temperature keep.
-      strengths: of the length of a mask's description, in the loss of the search that shortens it.
-      start: the share of the connections that this search begins with.
-      hard: the inverse temperature of two-temperature's masks that the loss sees; that search ends with it.
-      soft: that of the masks that its gradient passes through.
-      softest: the same of the search that shortens descriptions, whose hard temperature begins at 1.
+      strengths: factors of a mask's description length, in the loss of the search that shortens it.
+      start: the share of the connections with which the search that shortens descriptions begins.
+      hard: the inverse temperature of two-temperature's masks in the loss; the search that shortens
+        descriptions ends with it.
+      soft: the inverse temperature of the masks that two-temperature's gradient passes through.
+      softest: the soft inverse temperature of the search that shortens descriptions, whose hard temperature
+        begins at 1.
       steps: gradient steps.
-      rate: learning rate of Adam in the search that shortens descriptions, which falls to 0 by a cosine.
-      rate_at_density: the same of the searches at given densities.
-      held_out: the share of the examples that errors are measured on, where no split is published.
+      rate: learning rate of Adam in the search that shortens descriptions; it falls to 0 by a cosine.
+      rate_at_density: learning rate of Adam in the searches at given densities.
+      held_out: the share of the examples on which errors are measured, if no split is published.
       delta: each bound is wrong with this probability at most.
-      choices: how many networks (seeds, settings, earlier trials) each bound pays for.
+      choices: number of networks (seeds, settings, earlier trials) that each bound pays for.
     """
 
     dataset: str = "digits"
@@ -125,7 +127,7 @@ class Settings(TrainingSettings):
     choices: int = 10_000
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         suits = SUITS_ALL | SUITS.get(self.dataset, {})
         settings = self.suited(suits)
         widths: tuple[int, ...] = WIDTHS[settings.model]
@@ -151,27 +153,27 @@ class Settings(TrainingSettings):
 
 @dataclasses.dataclass(frozen=True)
 class Priced:
-    """What a mask's description adds to the loss: `strength length / n`."""
+    """Penalty of a mask's description in the loss: `strength length / n`."""
 
     strength: float
     examples: int
     prior: PyTree = None
 
     def __call__(self, mask: PyTree) -> Array:
-        """The penalty of a mask of numbers in [0, 1]."""
+        """Compute the penalty of a mask of numbers in [0, 1]."""
         return self.strength * relaxed_length(mask, self.prior) / self.examples
 
 
 @dataclasses.dataclass(frozen=True)
 class WithPrior:
-    """From one run's prior to its search."""
+    """Builds the search of one run from its prior."""
 
     settings: Settings
     strength: float
     examples: int
 
     def __call__(self, sweep: Mapping[str, PyTree]) -> Any:
-        """The search of one run."""
+        """Return the search of one run."""
         return shortest(self.settings, self.strength, self.examples, sweep["prior"])
 
 
@@ -179,10 +181,10 @@ class Task(NamedTuple):
     """Pictures and the networks that learn them.
 
     Attributes:
-      settings: complete.
-      networks: by factor of the widths.
-      problems: likewise; `validation` are the rows that nothing is chosen by.
-      halves: two halves of the rows for training.
+      settings: settings with all defaults filled in.
+      networks: networks by factor of the widths.
+      problems: problems by factor of the widths; nothing is chosen by their `validation` rows.
+      halves: two halves of the training rows.
       pictures: a digest of the data.
     """
 
@@ -194,14 +196,14 @@ class Task(NamedTuple):
 
 
 def prepare(settings: Settings) -> Task:
-    """Load the pictures and build the problems; settings that are complete."""
+    """Load the pictures and build the problems, from settings with defaults filled in."""
     images = pooled(load_images(settings.dataset), settings.pool)
     rows = np.asarray(jax.random.permutation(settings.seed_keys(stream=0)[0], len(images.y)))
     if images.train < len(images.y):
         train, test = rows[rows < images.train], rows[rows >= images.train]
     else:
         train, test = np.split(rows, [round((1 - settings.held_out) * len(rows))])
-    # Without biases a network's classes are the same at any scale of the pixels.
+    # Any scale of the pixels will do: without biases, it does not change a network's classes.
     x = images.x.astype(np.float32) / images.x.max()
     outputs = len(np.unique(images.y))
     make = convolutional if settings.model == "convolutional" else multilayer
@@ -225,7 +227,7 @@ def prepare(settings: Settings) -> Task:
 
 
 def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, Any]]:
-    """Name, what is asked for, and search, one after the other."""
+    """Yield each search with its name and its requested density or strength."""
     slower = optax.adam(settings.rate_at_density)
     for density in settings.densities:
         weights = Scaled(density)
@@ -258,7 +260,7 @@ def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, An
 
 
 def shortest(settings: Settings, strength: float, examples: int, prior: PyTree = None) -> Any:
-    """The search for a mask with a short description: a temperature that grows, and a price a nat."""
+    """Return the search for a mask with a short description: a growing temperature, and a price a nat."""
     hardened = max(round(HARDENED * settings.steps), 1)
     return search.two_temperature(
         optax.exponential_decay(1.0, hardened, settings.hard, end_value=settings.hard),
@@ -276,7 +278,7 @@ def _logit(share: float) -> float:
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be searched."""
+    """Describe the planned searches."""
     task = prepare(settings)
     chosen = list(searches(settings, 1))
     problem = next(iter(task.problems.values()))
@@ -318,7 +320,7 @@ def _of_search(
     chosen: Any,
     point: Checkpoints | None,
 ) -> pd.DataFrame:
-    """The certificates of all seeds; of short descriptions also with a prior from half of the rows."""
+    """Certify the masks of all seeds; short descriptions also with a prior from half of the rows."""
     settings, problem = task.settings, task.problems[factor]
     keys = settings.seed_keys()
     options: dict[str, Any] = {"progress": context.progress, "dead_start": "ignore", "devices": devices()}
@@ -339,7 +341,7 @@ def _of_search(
 
 
 def _certified(name: str, network: Network, problem: Problem, settings: Settings) -> pd.DataFrame:
-    """A row a seed; of one that failed, the step at which it did and nothing else."""
+    """Build one row a seed; a failed seed has its failing step and nothing else."""
     seeds = np.arange(settings.seeds)
     done = {name: (network, None)}
     found = certificates(done, problem, {"seed": seeds}, partial(certified, settings))
@@ -348,7 +350,7 @@ def _certified(name: str, network: Network, problem: Problem, settings: Settings
 
 
 def certified(settings: Settings, network: Network, problem: Problem) -> Certificate:
-    """The certificate of one run; its information may have a prior."""
+    """Certify one run, with the prior in its info if there is one."""
     start = network.get(Start)
     return certify(
         network,
@@ -369,7 +371,7 @@ def _groups(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """What is certified, and what is measured."""
+    """Report certified errors, measured errors and connections kept."""
     found = []
     for name, rows in _groups(table):
         found.append(finding(f"certified error of {name}", rows["training_bound"]))
@@ -379,7 +381,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw what is certified against what is measured, and make the table."""
+    """Draw certified against measured errors, and build the table."""
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, {settings['model']}"
     points = {}
@@ -406,7 +408,7 @@ def _table(groups: list[tuple[str, pd.DataFrame]], title: str, delta: float) -> 
 
 
 def charts(results: Results) -> list[Chart]:
-    """What is certified of every run against what is measured."""
+    """Chart the certified error of every run against its measured error."""
     settings = results.settings
     labels = {
         "held_out_errors": "error on rows that chose nothing",

@@ -1,4 +1,4 @@
-"""G, the largest norm of a gradient in the mask: as a first run meets it, and certified for all masks."""
+"""G, the largest norm of a gradient in the mask: measured in a first run, and certified for all masks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from jaxarch.theory import bounds
 
 
 def first_run(case: Case, keys: Array, hard: float, soft: float, rate: float) -> tuple[PyTree, np.ndarray]:
-    """The scores at the start, and the largest gradient in the mask that Algorithm 1 meets, for every seed.
+    """Return every seed's initial scores, and the largest gradient in the mask that Algorithm 1 meets.
 
-    The gradients are those of batches.
+    The gradients are gradients of batches.
     """
     optimizer = optax.chain(_largest_gradient(soft), optax.sgd(rate))
     training = two_temperature(
@@ -36,7 +36,7 @@ def first_run(case: Case, keys: Array, hard: float, soft: float, rate: float) ->
 
 
 def _largest_gradient(soft: float) -> optax.GradientTransformation:
-    """Changes nothing, and keeps the largest norm of `g = c / ds_soft(w)`, c being what it is given."""
+    """Pass gradients c through unchanged, and keep the largest norm of `g = c / ds_soft(w)`."""
 
     def update(gradient: PyTree, largest: Array, scores: PyTree) -> tuple[PyTree, Array]:
         of_mask = map_selected(lambda c, w: c * (2 / soft) * (1 + jnp.cosh(soft * w)), gradient, scores)
@@ -46,7 +46,7 @@ def _largest_gradient(soft: float) -> optax.GradientTransformation:
 
 
 def certified_bounds(problem: Problem) -> np.ndarray:
-    """G for every seed: no example's gradient, at no mask in [0, 1]^d, has a larger norm."""
+    """Compute G for every seed: no example's gradient, at no mask in [0, 1]^d, has a larger norm."""
     params, state = problem.init(jax.random.key(0))
 
     def largest(one: Problem) -> Array:

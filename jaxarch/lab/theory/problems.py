@@ -1,4 +1,4 @@
-"""The names of the problems that the theory is tried on, and what is looked at of each."""
+"""Names of the problems on which the theory is tested, and the quantity shown of each."""
 
 NETWORK = "network"
 PROBLEMS = {
@@ -7,5 +7,5 @@ PROBLEMS = {
     "linear": "gap of a linear f",
     "quadratic": "gap of a quadratic f",
 }
-"""What is looked at: of convex problems, how far F is above its least value, at the average of the masks."""
+"""Quantities shown; for convex problems, the gap of F above its least value, at the average mask."""
 ON_DATA = (NETWORK, "logistic")

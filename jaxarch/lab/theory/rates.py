@@ -1,4 +1,4 @@
-"""How the rate of a run is chosen: fixed, scaled with the temperatures, prescribed by the theorem, tuned."""
+"""Rules for the learning rate of a run: fixed, scaled with the temperatures, prescribed, tuned."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from jaxarch.theory import mirror
 
 FIXED, SCALED, MEASURED, CERTIFIED, TUNED = "fixed", "scaled", "measured G", "certified G", "tuned"
 LINES = (FIXED, SCALED, MEASURED, CERTIFIED, TUNED)
-"""How the rate is chosen: the same at every ratio, as in [D]; scaled, so that rate x soft is the same;
-prescribed, with the largest gradient of a first run or a certified bound; the best multiple of the scaled."""
+"""Rules for the learning rate, one line of a figure each.
+
+`FIXED` is the same at every ratio, as in [D]. `SCALED` keeps rate x soft the same. `MEASURED` and
+`CERTIFIED` are prescribed by the theorem, with the largest gradient of a first run or a certified bound.
+`TUNED` is the best multiple of the scaled rate.
+"""
 
 
 def cells_of(settings: Settings, start: PyTree, norms: dict[str, np.ndarray]) -> pd.DataFrame:
-    """Every run: how its rate is chosen, ratio, seed, temperatures and rate; the seeds of a cell in a row."""
+    """List every run's rule, ratio, seed, temperatures and learning rate; a cell's seeds are consecutive."""
     cells = []
     farthest = _farthest(start, settings.hard, settings.softs())
     for ratio, soft, distance in zip(settings.ratios, settings.softs(), farthest, strict=True):
@@ -43,7 +47,7 @@ def cells_of(settings: Settings, start: PyTree, norms: dict[str, np.ndarray]) ->
 
 @jax.jit
 def _farthest(start: PyTree, hard: Array, softs: Array) -> Array:
-    """D(u, v_1) to the farthest architecture u, so that one bound holds for all; shape (softs, seeds)."""
+    """Compute D(u, v_1) to the farthest architecture u, shape (softs, seeds); one bound holds for all u."""
 
     def farthest(scores: PyTree, soft: Array) -> Array:
         return mirror.vertex_distance(-jnp.abs(ravel_pytree(scores)[0]), hard, soft).sum()

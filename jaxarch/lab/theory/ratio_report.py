@@ -1,4 +1,4 @@
-"""What is shown and found of the ratios of temperatures: the runs of each line, figures, tables, findings."""
+"""Report on the ratios of temperatures: the runs of each line, figures, tables, findings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CONVEX_FIGURES = (("bounds", "gap_over_bound", "gap / bound"), ("last-masks", "l
 
 
 def lines(table: pd.DataFrame) -> pd.DataFrame:
-    """The runs that are shown: with `value`, what is looked at, and `line`, how their rate was chosen.
+    """Select the runs to show, with `value`, the quantity shown, and `line`, the rule for the learning rate.
 
-    The tuned rate of a problem, step and ratio is the multiple of least median over the seeds: it is chosen
-    on the runs that are shown. `edge` tells whether it is the least or the largest of the grid, `run` which
-    of its training's runs it is.
+    The tuned rate of a problem, step and ratio is the multiple with the least median over the seeds: it is
+    chosen on the runs that are shown. `edge` tells whether it is the smallest or largest of the grid. `run`
+    is the index of a run in its training.
     """
     value = table["loss"]
     if "gap" in table:
@@ -41,7 +41,7 @@ def lines(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the tables."""
+    """Draw the figures and build the tables."""
     manifest, settings = results.manifest, results.settings
     table, losses = results.table, results.arrays(LOSSES)
     shown = lines(table)
@@ -58,7 +58,7 @@ def report(results: Results) -> list[RenderableType]:
     )
     results.draw(figure, "ratios")
     for file, column, words in CONVEX_FIGURES if convex_parts else ():
-        # The tuned rates are those of the average mask, and their bounds say nothing.
+        # Tuned rates are left out: they are chosen for the average mask, and their bounds say nothing.
         rows = {
             f"{name}: {words}": _panels(part[part["line"] != TUNED], column)
             for name, part in convex_parts.items()
@@ -83,7 +83,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _panels(table: pd.DataFrame, column: str) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """By step, by line: the ratios where no seed is missing, and what was measured, shape (seeds, ratios)."""
+    """Map step and line to the ratios where no seed is missing, and the values, shape (seeds, ratios)."""
     panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for (step, line), runs in table.groupby(["step", "line"], sort=False):
         values = runs.pivot(index="seed", columns="ratio", values=column).dropna(axis=1)
@@ -94,7 +94,7 @@ def _panels(table: pd.DataFrame, column: str) -> dict[str, dict[str, tuple[np.nd
 
 
 def _histories(table: pd.DataFrame, losses: dict[str, np.ndarray]) -> dict[str, Any]:
-    """By step, by ratio, by line: the losses of all seeds, shape (seeds, steps)."""
+    """Map step, ratio and line to the losses of all seeds, shape (seeds, steps)."""
     panels: dict[str, Any] = {}
     for (name, step, ratio, line), runs in table.groupby(["problem", "step", "ratio", "line"], sort=False):
         row = panels.setdefault(step, {}).setdefault(f"soft/hard {ratio:g}", {})
@@ -140,12 +140,12 @@ def _largest(runs: pd.DataFrame) -> str:
 def findings(
     table: pd.DataFrame, gradients: dict[str, dict[str, np.ndarray]], words: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """What the reproduction takes: G, and the values at every ratio, of each step and their difference.
+    """Report G, and the values at every ratio, of each step and of their difference.
 
     Args:
-      table: of all runs.
-      gradients: G by problem and by how it was told, of every seed.
-      words: what the values of each problem are.
+      table: the table of all runs.
+      gradients: G of every seed, by problem and by measured or certified.
+      words: descriptions of each problem's values.
     """
     found = [
         finding(f"{rule}: {name}", norm) for name, norms in gradients.items() for rule, norm in norms.items()

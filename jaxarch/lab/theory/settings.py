@@ -1,4 +1,4 @@
-"""What can be set of the experiment on the ratio of the temperatures."""
+"""Settings of the experiment on the ratio of the temperatures."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from jaxarch.lab.theory.problems import PROBLEMS
 
 @dataclasses.dataclass(frozen=True)
 class Settings(TaskSettings):
-    """What can be set with `jaxarch run theory.temperature_ratio --set NAME=VALUE`.
+    """Settings of `jaxarch run theory.temperature_ratio`, changed with `--set NAME=VALUE`.
 
-    The network starts as in [D], from scores of N(-10, 5)/hard, the convex problems from a mask of 1/2.
+    The network starts as in [D], from scores of N(-10, 5)/hard. The convex problems start from a mask of 1/2.
 
     Attributes:
-      problems: network, of [D], and three that are convex in the mask: logistic, linear, quadratic.
+      problems: network, of [D], and three problems convex in the mask: logistic, linear, quadratic.
       positive: classes of the first group, which is y = 1 unless the task is flipped.
       negative: classes of the second group; no class is in both.
       train_per_class: examples of each class to train on.
-      hard: the inverse temperature of the mask that the loss sees.
+      hard: the inverse temperature of the mask in the loss.
       ratios: soft/hard, at most 1.
-      reference: the ratio soft/hard at which the learning rate holds, and G is measured.
-      multiples: of the scaled rate, over which it is tuned; 1 is always among them.
+      reference: the ratio soft/hard at which the learning rate applies, and at which G is measured.
+      multiples: multiples of the scaled learning rate over which it is tuned; 1 is always among them.
       dimension: connections of the linear and the quadratic problem.
-      examples: of the linear and the quadratic problem.
+      examples: examples of the linear and the quadratic problem.
       weight_std: standard deviation of the fixed weights of logistic regression.
     """
 
@@ -58,9 +58,9 @@ class Settings(TaskSettings):
                 raise ArgumentError(f"{name}: expected soft/hard of at most 1, got {largest}")
 
     def softs(self) -> np.ndarray:
-        """The soft temperatures of all ratios."""
+        """Return the soft temperatures of all ratios."""
         return np.asarray(self.ratios) * self.hard
 
     def grid(self) -> list[float]:
-        """The multiples of the scaled rate, 1 among them."""
+        """Return the multiples of the scaled learning rate, including 1."""
         return sorted({*self.multiples, 1.0})

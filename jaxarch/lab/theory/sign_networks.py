@@ -1,4 +1,4 @@
-"""Networks whose weights are random signs: what a mask chooses from, with nothing else to be chosen."""
+"""Networks with random signs as weights: a mask chooses among them, and nothing else is chosen."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from jaxarch import ArgumentError, PyTree, map_selected
 PATCH = 3
 """Side of a convolution's patches."""
 WINDOW = 2
-"""Side of the windows whose largest value is kept after a convolution."""
+"""Side of the max-pooling windows after a convolution."""
 
 
 class SignNetwork(NamedTuple):
-    """A network without biases, as a pair of pure functions of signs times `sqrt(2/n)`, n inputs.
+    """A network without biases as two pure functions; its weights are signs times `sqrt(2/n)`, with n inputs.
 
     Attributes:
-      shapes: path and shape of each kernel, in order; those of convolutions have four axes.
+      shapes: path and shape of each kernel, in order; kernels of convolutions have four axes.
     """
 
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
 
     def init(self, key: Array) -> dict[str, Array]:
-        """Random signs, each as likely as the other."""
+        """Draw random signs, both equally likely."""
         keys = jax.random.split(key, len(self.shapes))
         return {
             path: jax.random.rademacher(k, shape, jnp.float32) * math.sqrt(2 / math.prod(shape[:-1]))
@@ -38,7 +38,7 @@ class SignNetwork(NamedTuple):
         }
 
     def apply(self, params: Mapping[str, Array], x: Array) -> Array:
-        """Outputs of shape (batch, classes) for pictures of shape (batch, height, width, channels)."""
+        """Map pictures of shape (batch, height, width, channels) to outputs of shape (batch, classes)."""
         *hidden, last = (params[path] for path, _ in self.shapes)
         for kernel in hidden:
             if kernel.ndim == 4:
@@ -49,7 +49,7 @@ class SignNetwork(NamedTuple):
 
 
 def convolutional(picture: Sequence[int], channels: Sequence[int], outputs: int) -> SignNetwork:
-    """Convolutions of 3x3 without padding, each followed by 2x2 max pooling and ReLU, and a dense layer."""
+    """Build 3x3 convolutions without padding, each with 2x2 max pooling and ReLU, and a dense layer."""
     height, width, inputs = picture
     shapes: list[tuple[str, tuple[int, ...]]] = []
     for layer, made in enumerate(channels):
@@ -63,24 +63,25 @@ def convolutional(picture: Sequence[int], channels: Sequence[int], outputs: int)
 
 
 def multilayer(picture: Sequence[int], widths: Sequence[int], outputs: int) -> SignNetwork:
-    """Dense layers with ReLU between them."""
+    """Build dense layers with ReLU between them."""
     sizes = [math.prod(picture), *widths, outputs]
     return SignNetwork(tuple((f"dense_{i}", shape) for i, shape in enumerate(pairwise(sizes))))
 
 
 @dataclasses.dataclass(frozen=True)
 class Scaled:
-    """Weights times `1/sqrt(density)`, so that a neuron that keeps this share of its inputs is as large."""
+    """Weights times `1/sqrt(density)`, so that neurons with this share of their inputs stay as large."""
 
     density: float
 
     def __call__(self, key: Array, selected: PyTree) -> PyTree:
-        """The scaled weights; nothing is drawn."""
+        """Return the scaled weights; nothing is drawn."""
         return map_selected(lambda leaf: leaf / math.sqrt(self.density), selected)
 
 
 def _convolved(x: Array, kernel: Any) -> Array:
-    # A product with patches: under vmap over kernels XLA's convolution on CPU is many times as slow.
+    # A product with patches replaces the convolution: under vmap over kernels, XLA's convolution on CPU is
+    # many times as slow.
     side, _, inputs, outputs = kernel.shape
     height, width = (length - side + 1 for length in x.shape[1:3])
     patches = jnp.concatenate(

@@ -1,4 +1,4 @@
-"""Whether the theory of the two-temperature step helps: exact mirror step, prescribed rates, soft/hard."""
+"""Test of the theory of the two-temperature step: exact mirror step, prescribed rates, soft/hard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUANTITIES = (
 
 
 def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     data, task, _ = prepare(settings)
     rates = len(settings.grid()) + 3
     lines = [
@@ -47,13 +47,13 @@ def plan(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train every problem with both steps at all ratios and rates, and measure what became of F."""
+    """Train every problem with both steps at all ratios and learning rates, and measure F."""
     options = context.options
     data, task, cases = prepare(settings)
     keys = settings.seed_keys()
     measured, histories, spent, gradients, excess = [], {}, {}, {}, {}
     for name, case in cases.items():
-        # G is measured where the rate is meant to be right.
+        # G is measured at the ratio for which the learning rate is meant.
         soft = settings.reference * settings.hard
         start, largest = first_run(case, keys, settings.hard, soft, settings.learning_rate)
         gradients[name] = {MEASURED: largest, CERTIFIED: certified_bounds(case.problem)}
@@ -103,13 +103,13 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def _repeated(problem: Problem, times: int) -> Problem:
-    """The problem of all seeds, so many times."""
+    """Repeat the problem of all seeds `times` times."""
     per_run = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * times), problem.per_run)
     return dataclasses.replace(problem, train=jnp.tile(problem.train, (times, 1)), per_run=per_run)
 
 
 def _words(settings: Settings, data: Dataset | None) -> dict[str, str]:
-    """What the values of each problem are, in words, for findings."""
+    """Describe the values of each problem in words, for findings."""
     groups = (",".join(map(str, group)) for group in (settings.positive, settings.negative))
     on = "" if data is None else ", {} {{{}}} v {{{}}}".format(data.name, *groups)
     return {name: words + (on if name in ON_DATA else "") for name, words in PROBLEMS.items()}

@@ -1,3 +1,3 @@
-"""Every method on the same parents, with the same budgets, over the same seeds: who does better than whom."""
+"""A ranking of all methods on the same parents, with the same budgets, over the same seeds."""
 
 from jaxarch.lab.tournament.experiment import EXPERIMENT as EXPERIMENT

@@ -1,4 +1,4 @@
-"""What is in the masks that methods found: trained from their initial weights, and against controls."""
+"""Controls of the masks that methods found: as found, reshuffled, reinitialized, inverted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ AS_FOUND = "as found"
 
 
 def control(name: str, task: Task, rate: float) -> Any:
-    """What is done with a mask, and the training of it: a phase, as the tournament's.
+    """Return the stages that change a mask and train it: one phase, as in the tournament.
 
     Args:
       name: `as found`, from the initial weights of the seed; `reshuffled` within each layer, and `inverted`,
         likewise; `reinitialised`, from fresh weights.
-      task: that is learned.
-      rate: of Adam.
+      task: the task to learn.
+      rate: learning rate of Adam.
     """
     descent: Any = {"steps": task.settings.steps, "optimizer": optax.adam(rate)}
     again = retrain("rewind", nonnegative=False, **descent)
@@ -42,14 +42,14 @@ def control(name: str, task: Task, rate: float) -> Any:
 def controlled(
     name: str, played: Played, task: Task, rate: float, options: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """How well a method's masks do as they are and under the settings' controls: a row a run and control.
+    """Train a method's masks as found and under the settings' controls: one row a run and control.
 
     Args:
-      name: of the method.
-      played: with its masks. What failed as it was found has failed here too.
-      task: that they were found on.
-      rate: that it was trained with.
-      options: of `over_seeds`.
+      name: name of the method.
+      played: results of the method, with its masks. Runs that failed there count as failed here too.
+      task: the task on which the masks were found.
+      rate: learning rate of the method's training.
+      options: options of `over_seeds`.
     """
     runs = grid(task, np.arange(task.settings.seeds))
     seeds = runs["seed"].to_numpy()

@@ -1,4 +1,4 @@
-"""The methods that take part: how each searches, what trains what it found, and what both take."""
+"""Methods that take part: their searches, the trainings that follow, and the work of both."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     from jaxarch.lab.tournament.settings import TournamentSettings
 
 BATCHES = 10
-"""Over which connections are judged before training."""
+"""Batches by which connections are judged before training."""
 GRASP_TEMPERATURE = 200.0
-"""By which GraSP's authors divide the outputs."""
+"""Temperature by which GraSP's authors divide the outputs."""
 GRASP_GRADIENTS = 3
-"""What a batch costs GraSP, in gradients."""
+"""Cost of one batch for GraSP, in gradients."""
 SYNFLOW_ROUNDS = 100
 GRADUAL = (0.1, 0.7)
-"""The shares of the steps after which gradual magnitude pruning begins and ends."""
+"""Shares of the steps after which gradual magnitude pruning begins and ends."""
 RIGL_UNTIL = 0.75
 RIGL_SPANS = 50
-"""Into so many spans the changes of RigL divide a training."""
+"""Number of spans into which RigL's changes divide a training."""
 SAMPLES = 2
 """Sub-networks of random search at an equal budget."""
 PUBLISHED_SAMPLES = 8
 PUBLISHED_FRACTION = 0.2
 EQUAL_FRACTION = 0.5
-"""The largest share of the connections left that a round of lottery tickets removes at an equal budget."""
+"""Largest share of the remaining connections that a round of lottery tickets removes at an equal budget."""
 LATE = 0.1
-"""The share of a training after which late rewinding goes back to its weights."""
+"""Share of a training after which late rewinding takes the weights that it returns to."""
 
 
 class At(NamedTuple):
-    """What a strategy is made for.
+    """Numbers for which a strategy is built.
 
     Attributes:
-      density: the share of the connections that are to be kept; traced. Of a search for all of them, the
-        numbers, the largest first.
-      steps: of a phase.
+      density: the share of the connections to keep; traced. For a search for all densities, the numbers, the
+        largest first.
+      steps: steps of a phase.
       budget: `equal` or `published`.
       rate: learning rate of Adam, which trains the weights; traced.
       own: the method's own number, see `Entrant.own`; traced.
-      hard: the inverse temperature of two-temperature.
-      soft: likewise.
+      hard: the inverse temperature of two-temperature's mask in the loss.
+      soft: the inverse temperature of the mask that its gradient passes through.
     """
 
     density: Any
@@ -63,33 +63,33 @@ class At(NamedTuple):
 
     @classmethod
     def of(cls, settings: TournamentSettings, **numbers: Any) -> At:
-        """What a tournament's settings say; `numbers` are `density`, by default all, `rate` and `own`."""
+        """Take a tournament's settings; `numbers` are `density`, by default all, `rate` and `own`."""
         given: dict[str, Any] = {"density": settings.densities, "rate": 0.0, "own": 0.0} | numbers
         steps, budget = settings.steps, settings.budget
         return cls(steps=steps, budget=budget, hard=settings.hard, soft=settings.soft, **given)
 
     @property
     def whole(self) -> int:
-        """The steps of a method that trains once: those of two phases, or of one as is published."""
+        """Return the steps of a method that trains once: two phases, or one as published."""
         return 2 * self.steps if self.budget == "equal" else self.steps
 
     @property
     def adam(self) -> optax.GradientTransformation:
-        """What trains weights."""
+        """Return the optimizer of the weights."""
         return optax.adam(self.rate)
 
     def train(self, steps: int, start: Literal["warm", "rewind", "cold"] = "warm") -> Training:
-        """Train weights on the connections that were found: those that were found, or others."""
+        """Return the training of weights on the found connections, from the found weights or from others."""
         return retrain(start, nonnegative=False, steps=steps, optimizer=self.adam)
 
 
 class Phase(NamedTuple):
-    """Gradient evaluations of a network.
+    """A number of gradient evaluations of a network.
 
     Attributes:
-      evaluations: how many.
-      whole: the share of the work that the whole network does; the rest is that of the connections found.
-      one_example: whether each is of one example and not of a batch.
+      evaluations: number of evaluations.
+      whole: the share of the work done by the whole network; the rest is done on the found connections.
+      one_example: whether each evaluation is of one example and not of a batch.
     """
 
     evaluations: float
@@ -103,10 +103,10 @@ class Entrant:
 
     Attributes:
       family: when and how the mask is found.
-      find: `At -> strategy`; of all densities at once if it is `nested`.
-      finish: `At -> stages` that make of what was found what is tested; `None` if that is what it is.
-      phases: `(At, density) -> phases`: what a network of that density takes.
-      own: the name of the number that is tuned beside the rate, its default, and the bounds of what is tried.
+      find: `At -> strategy`; for all densities at once if it is `nested`.
+      finish: `At -> stages` that turn the found network into the tested one; `None` if they are the same.
+      phases: `(At, density) -> phases` of a network of that density.
+      own: name of the number tuned beside the learning rate, its default, and the bounds of its trials.
       nested: whether one search finds the architectures of all densities.
     """
 
@@ -119,32 +119,32 @@ class Entrant:
 
     @property
     def trains_weights(self) -> bool:
-        """Whether the rate of weights matters to it."""
+        """Tell whether the weights' learning rate matters to the method."""
         return self.family != FIXED or self.finish is not None
 
 
 def trained_whole(at: At) -> Any:
-    """As long as a method may train that trains once."""
+    """Return a training for all steps of a method that trains once."""
     return at.train(at.whole)
 
 
 def trained_once(at: At) -> Any:
-    """For one phase."""
+    """Return a training for one phase."""
     return at.train(at.steps)
 
 
 def before_training(evaluations: float) -> Callable[[At, float], list[Phase]]:
-    """Some gradients of the whole network, and then training what is left of it."""
+    """Return the `phases` of methods that take some gradients of the whole network, then train the rest."""
     return lambda at, density: [Phase(evaluations, 1), Phase(at.whole, 0)]
 
 
 def search_and_training(at: At, density: float) -> list[Phase]:
-    """A phase each; the search is one of the whole network."""
+    """Return one phase of search with the whole network, and one phase of training."""
     return [Phase(at.steps, 1), Phase(at.steps, 0)]
 
 
 def search_alone(at: At, density: float) -> list[Phase]:
-    """All steps are the search's, which computes with all connections."""
+    """Return one phase: the search takes all steps, and computes with all connections."""
     return [Phase(at.whole, 1)]
 
 
@@ -165,7 +165,7 @@ def _fraction(at: At) -> float:
 
 
 def _round_steps(at: At) -> int:
-    """The steps of each training of lottery tickets: of the first, and of all rounds but the last."""
+    """Return the steps of each training of lottery tickets but the last one."""
     if at.budget == "published":
         return at.steps
     trainings = len(round_densities(at.density, _fraction(at)))
@@ -183,9 +183,9 @@ def _tickets(at: At, late: bool) -> Any:
 
 
 def _ticket_phases(at: At, density: float, late: bool) -> list[Phase]:
-    """The trainings before the round that meets the density, each at its own, and the last training.
+    """Return the trainings before the round that meets the density, each at its own, and the last one.
 
-    Those after the first begin at the step that is gone back to.
+    Trainings after the first one begin at the rewind step.
     """
     steps = _round_steps(at)
     left = [1.0, *round_densities(at.density, _fraction(at))]
@@ -198,7 +198,7 @@ def _ticket_phases(at: At, density: float, late: bool) -> list[Phase]:
 
 
 def _ticket_steps(at: At, late: bool) -> int:
-    """The steps of the last training: a phase, of which one as published is over at the step gone back to."""
+    """Return the steps of the last training: one phase, shortened by the rewind step if published."""
     return at.steps - _rewind_to(at, late) if at.budget == "published" else at.steps
 
 
@@ -208,7 +208,7 @@ def _rewind_to(at: At, late: bool) -> int:
 
 
 def _whole_share(share: float, density: float) -> float:
-    """The part w of whole networks in one of a share of the connections: `share = w + (1 - w) density`."""
+    """Solve `share = w + (1 - w) density` for w, the part of whole networks in a share of the connections."""
     return 0.0 if density >= 1 else (share - density) / (1 - density)
 
 
@@ -226,7 +226,7 @@ def _architecture_pruning(at: At) -> Any:
 
 
 def _two_temperature(at: At, steps: int) -> Any:
-    # About as many connections are there as it begins.
+    # The search begins with about this share of the connections.
     return search.two_temperature(
         at.hard,
         at.soft,
@@ -248,17 +248,17 @@ def _changing(method: Callable[..., Any], at: At, **numbers: Any) -> Any:
 
 
 def _gradual_phases(at: At, density: float) -> list[Phase]:
-    """Along its cubic fall the density is, in the mean, a quarter of the way from the last one to 1."""
+    """Return its phase: on its cubic schedule the mean density is a quarter of the way from the last to 1."""
     return [Phase(at.whole, GRADUAL[0] + (GRADUAL[1] - GRADUAL[0]) / 4)]
 
 
 def _rigl_every(at: At) -> int:
-    """The steps from one change of RigL to the next."""
+    """Return the number of steps between two changes of RigL."""
     return max(round(at.whole / RIGL_SPANS), 1)
 
 
 def _rigl_phases(at: At, density: float) -> list[Phase]:
-    """At a change, all gradients are looked at."""
+    """Return its phases: each change looks at all gradients, and counts as the whole network."""
     changes = (round(RIGL_UNTIL * at.whole) - 1) // _rigl_every(at)
     return [Phase(at.whole - changes, 0), Phase(changes, 1)]
 
@@ -386,4 +386,4 @@ ENTRANTS: Mapping[str, Entrant] = {
         FIXED, lambda at: _popped_up(search.biprop, at), None, search_alone, MASK_RATE, nested=False
     ),
 }
-"""All methods, by the name that each has in results."""
+"""All methods, by their names in results."""

@@ -1,4 +1,4 @@
-"""A tournament from its settings to its tables: every method in turn, each a part that is kept."""
+"""A tournament from settings to tables: every method in turn, each a part that is kept."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from jaxarch.metrics import paired_differences, runs_needed
 from jaxarch.search import dense
 
 RANDOM_ONES = [name for name, entrant in ENTRANTS.items() if entrant.family == RANDOM]
-"""The methods whose masks are random, which all others are compared with in findings."""
+"""Methods with random masks, with which findings compare all others."""
 PROGRAM_SECONDS = 4.0
-"""That compiling the search of a small parent takes, about; a larger one's training is measured."""
+"""Approximate seconds for compiling the search of a small parent; a larger parent's training is measured."""
 
 
 def plan(settings: TournamentSettings) -> list[str]:
-    """What would be compiled and trained."""
+    """Describe the trainings to be compiled and run."""
     task = task_of(settings)
     own = _checked(task)
     runs = settings.seeds * len(settings.densities)
@@ -63,7 +63,7 @@ def plan(settings: TournamentSettings) -> list[str]:
 
 
 def _evaluations(entrant: Entrant, task: Task) -> float:
-    """The gradient evaluations of all networks of a method, a search for several counted for each."""
+    """Count the gradient evaluations of all networks of a method; a shared search counts for each network."""
     settings = task.settings
     at = At.of(settings)
     by_density = [entrant.phases(at, density) for density in settings.densities]
@@ -71,7 +71,7 @@ def _evaluations(entrant: Entrant, task: Task) -> float:
 
 
 def _computed(entrant: Entrant, task: Task) -> float:
-    """The gradient evaluations of a method here: a search that finds several architectures runs once."""
+    """Count the gradient evaluations computed here: a search that finds several architectures runs once."""
     settings = task.settings
     at = At.of(settings)
     by_density = [entrant.phases(at, density) for density in settings.densities]
@@ -81,7 +81,7 @@ def _computed(entrant: Entrant, task: Task) -> float:
 
 
 def duration(settings: TournamentSettings) -> list[str]:
-    """How long all of it would take here, from a few steps of the parent: a coarse estimate."""
+    """Estimate the total duration here, coarsely, from a few steps of the parent."""
     task = task_of(settings)
     seeds = np.tile(np.arange(settings.seeds), len(settings.densities))
     whole = pace.measured(dense(nonnegative=False), task.keys("search")[seeds], task.learning(seeds))
@@ -102,7 +102,7 @@ def duration(settings: TournamentSettings) -> list[str]:
 
 
 def run(settings: TournamentSettings, context: Context) -> Outcome:
-    """Let every method play, then the controls, and compare."""
+    """Run every method, then the controls, and compare."""
     task = task_of(settings)
     own = _checked(task)
     pictures, file = digest(task.images.x, task.images.y), digest_of(settings.own)
@@ -138,7 +138,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
 def statistics(
     settings: TournamentSettings, runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]
 ) -> Outcome:
-    """Ranks of the methods and differences of all pairs, from a row a run."""
+    """Compute the methods' ranks and the differences of all pairs, from one row a run."""
     compared = _compared(runs)
     ranking = reports.ranking_of(runs)
     controls = tables.get(reports.CONTROLS)
@@ -151,10 +151,10 @@ def statistics(
 
 
 class Game(NamedTuple):
-    """What the parts of a tournament load.
+    """Data that the parts of a tournament load.
 
     Attributes:
-      task: that is played on.
+      task: the task of the tournament.
       own: the user's own methods, by name.
     """
 
@@ -163,15 +163,15 @@ class Game(NamedTuple):
 
 
 def _text_of(own: str) -> tuple[str, bytes]:
-    """The name and the content of a file of methods, for processes that may not see it."""
+    """Read the name and content of a file of methods, for processes that may not see the file."""
     return (Path(own).name, Path(own).read_bytes()) if own else ("", b"")
 
 
 def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -> Game:
-    """The same in another process.
+    """Load the same data in another process.
 
     Raises:
-      ArgumentError: its pictures are others.
+      ArgumentError: the pictures loaded here differ.
     """
     task = task_of(settings)
     check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
@@ -184,7 +184,7 @@ def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -
 
 
 def _parts(game: Game, file: str) -> list[Part]:
-    """Of each method its trials, what it finds, and its controls; of the user's, under its file's digest."""
+    """List each method's trials, search and controls; the user's own are named with their file's digest."""
     settings, parts = game.task.settings, []
     for name in (reports.DENSE, *settings.methods):
         trials = (f"{name} trials",) if settings.tune else ()
@@ -193,7 +193,7 @@ def _parts(game: Game, file: str) -> list[Part]:
         if settings.controls and name != reports.DENSE:
             parts.append(Part(f"{name} controls", _controls, name, (name, *trials)))
     for name in game.own:
-        # What a function found before its file was changed is another part.
+        # A method of a changed file is another part, so that results of the old file are not reused.
         played = f"own {name} {file[:8]}"
         parts.append(Part(played, _plays_own, name, like=_like(game.task)))
         if settings.controls:
@@ -206,7 +206,7 @@ def _entrant(name: str) -> Entrant:
 
 
 def _task_of(name: str, game: Game) -> Task:
-    """What a method plays on: the dense network has one density."""
+    """Return the task of a method: the dense network has a single density."""
     task = game.task
     if name != reports.DENSE:
         return task
@@ -214,7 +214,7 @@ def _task_of(name: str, game: Game) -> Task:
 
 
 def _chosen(trials: pd.DataFrame) -> dict[str, float]:
-    """The settings of the best trial."""
+    """Return the settings of the best trial."""
     return trials.loc[trials["chosen"], ["rate", "own"]].iloc[0].to_dict()
 
 
@@ -264,12 +264,12 @@ def _controls_own(game: Game, name: str, found: Mapping[str, Any], work: Work) -
 
 
 def _kept(played: Played, task: Task) -> Played:
-    """What is kept of it: masks where there are controls for them."""
+    """Drop the masks unless controls need them."""
     return played if task.settings.controls else played._replace(mask=None)
 
 
 def _like(task: Task) -> Played:
-    """The shapes of what a method leaves."""
+    """Return the shapes of a method's results."""
     settings = task.settings
     runs = settings.seeds * len(settings.densities)
     masked = select(task.params)
@@ -293,7 +293,7 @@ def _like(task: Task) -> Played:
 
 
 def _own_table(own: Own, played: Played, task: Task) -> pd.DataFrame:
-    """Of a method of the user's own."""
+    """Build the table of one of the user's own methods."""
 
     def phases(at: At, density: float) -> list[Phase]:
         return own.phases(own.strategy(density, task), task)
@@ -304,10 +304,10 @@ def _own_table(own: Own, played: Played, task: Task) -> pd.DataFrame:
 
 
 def _checked(task: Task) -> list[Own]:
-    """The user's own methods, if they can take part, and if there are two methods or more.
+    """Return the user's own methods, if all can take part and there are two methods or more.
 
     Raises:
-      ArgumentError: one that cannot, or a single method; a density of no connections.
+      ArgumentError: a method that cannot take part, or a single method; a density of no connections.
     """
     for density in task.settings.densities:
         if not round(density * task.connections):
@@ -326,11 +326,11 @@ def _or_none(value: float) -> float | None:
 
 
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Every pair of methods at every density, seed by seed, and the seeds that the difference would need."""
+    """Compare all pairs of methods at every density, paired by seed, with the number of seeds needed."""
     cells = []
     for density, rows in table[table["strategy"] != reports.DENSE].groupby("density", sort=False):
         by_seed = rows.pivot(index="seed", columns="strategy", values="accuracy")
-        # Whatever the order of the methods, random ones come first in pairs, which is what findings are of.
+        # Random ones come first in pairs, whatever the order of the methods: findings expect them there.
         names = sorted(rows["strategy"].unique(), key=lambda name: name not in RANDOM_ONES)
         values = {name: by_seed[name].to_numpy() for name in names}
         pairs = paired_differences(values)
@@ -343,7 +343,7 @@ def _compared(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _findings(table: pd.DataFrame, ranking: Any) -> list[dict[str, Any]]:
-    """Accuracies of all, and mean ranks."""
+    """Report the accuracies of all methods, and their mean ranks."""
     accuracies = [
         finding(f"accuracy of {name}, density {density:g}", rows["accuracy"])
         for (name, density), rows in table.groupby(["strategy", "density"], sort=False)
@@ -357,7 +357,7 @@ def _findings(table: pd.DataFrame, ranking: Any) -> list[dict[str, Any]]:
 
 
 def _against_random(compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """What is compared with random masks of some kind: these minus all others, at each density."""
+    """Report each kind of random masks minus all other methods, at each density."""
     pairs = compared[compared["first"].isin(RANDOM_ONES) & ~compared["second"].isin(RANDOM_ONES)]
     return [
         finding(
@@ -369,7 +369,7 @@ def _against_random(compared: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _of_controls(controls: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """Every control minus the masks as they were found, if there are any."""
+    """Report every control minus the masks as found, if there are controls."""
     found: list[dict[str, Any]] = []
     if controls is None:
         return found

@@ -1,4 +1,4 @@
-"""What each method finds, at all densities and for all seeds, in as few programs as there are stages."""
+"""Results of each method at all densities and for all seeds, in one program per stage."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from jaxarch.transforms import of_density
 
 TEST_BATCH = 500
 LAST_LOSSES = 20
-"""Whose mean is the training loss of a run: a step's is of one batch."""
+"""Number of last steps whose mean is a run's training loss: the loss of a step is of one batch."""
 PASSES = 3
-"""Multiply-adds of a gradient in those of an output: forward, and backward to activations and to weights."""
+"""Multiply-adds of a gradient, in those of an output: forward, backward to activations and to weights."""
 READS = retrain("warm", nonnegative=False)
-"""Any stage: all networks here compute with the problem's own `predict`."""
+"""An arbitrary stage for evaluation: all networks here compute with the problem's own `predict`."""
 
 
 class Played(NamedTuple):
-    """What a method found, every array with a leading axis of runs: all seeds at the largest density first.
+    """Results of a method; every array has a leading axis of runs: all seeds at the largest density first.
 
     Attributes:
       mask: connections.
-      accuracy: on the test rows, NaN for a run that failed.
-      validation: on the rows that are held out.
-      loss: the mean of the last steps of training.
-      density: that was measured.
-      layers: by masked leaf, its density.
-      failed_at: the first step whose loss was not finite, or -1.
-      seconds: that a run took one device.
-      compile_seconds: spent on all programs together.
+      accuracy: accuracy on the test rows, NaN for a run that failed.
+      validation: accuracy on the held-out rows.
+      loss: mean loss of the last steps of training.
+      density: measured density.
+      layers: density of each masked leaf.
+      failed_at: the first step with a loss that is not finite, or -1.
+      seconds: seconds of a run on one device.
+      compile_seconds: seconds spent on compiling all programs together.
     """
 
     mask: PyTree
@@ -64,7 +64,7 @@ class Played(NamedTuple):
 
 
 def grid(task: Task, seeds: np.ndarray) -> pd.DataFrame:
-    """Which run is which: all seeds at the largest density first."""
+    """List the density and seed of each run: all seeds at the largest density first."""
     densities = task.settings.densities
     return pd.DataFrame({"density": np.repeat(densities, len(seeds)), "seed": np.tile(seeds, len(densities))})
 
@@ -82,10 +82,10 @@ def play(
 
     Args:
       entrant: the method.
-      task: what is learned.
-      seeds: of the runs at each density.
+      task: the task to learn.
+      seeds: seeds of the runs at each density.
       values: `rate` and `own`, one for each of these seeds.
-      options: of `over_seeds`.
+      options: options of `over_seeds`.
       test: whether the networks are tested.
     """
     settings, runs = task.settings, grid(task, seeds)
@@ -119,11 +119,11 @@ def play(
 
 
 def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
-    """The networks of all densities that searches found, the largest density first."""
+    """Concatenate the networks of all densities that searches found, the largest density first."""
 
     def one(density: float) -> Network:
         found = jax.vmap(partial(of_density, density=density))(network)
-        # What was looked at is of the search, and would be carried for each density.
+        # Arrays in the info belong to the search, and would be copied for each density.
         return found.without(ByDensity).replace(info=found.info.replace(arrays={}))
 
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(one, densities))
@@ -132,14 +132,14 @@ def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
 def measured(
     network: Network, task: Task, seeds: np.ndarray, reports: list[Report], *, test: bool = True
 ) -> Played:
-    """How well networks do, and what they are.
+    """Measure the accuracy, loss, density and time of networks.
 
     Args:
-      network: trained.
-      task: what was learned.
-      seeds: of each run.
-      reports: of the search and of the training.
-      test: whether they are tested; if not, their accuracy is NaN.
+      network: trained networks.
+      task: the task that was learned.
+      seeds: seed of each run.
+      reports: reports of the search and of the training.
+      test: whether the networks are tested; if not, their accuracy is NaN.
     """
     problem = task.learning(seeds)
     failed_at = np.asarray(network.info.failed_at, np.int32)
@@ -149,7 +149,7 @@ def measured(
         right = (outputs.argmax(-1) == task.images.y[rows]).mean(axis=-1)
         return np.where(failed_at < 0, right, np.nan)
 
-    # A search for all densities costs each of them the whole of it.
+    # The seconds of a search for all densities count in full for each density.
     seconds = sum(report.seconds for report in reports)
     losses = np.asarray(network.info["loss"], np.float64)[:, -LAST_LOSSES:].mean(axis=1)
     return Played(
@@ -166,7 +166,7 @@ def measured(
 
 
 def play_own(own: Own, task: Task, seeds: np.ndarray, options: Mapping[str, Any]) -> Played:
-    """A method of the user's own, which is given each density as a number: programs of its own for each."""
+    """Run one of the user's own methods, with separate programs for each density, given as a number."""
     networks, reports = [], []
     for share in task.settings.densities:
         strategy = own.strategy(share, task)
@@ -180,12 +180,12 @@ def play_own(own: Own, task: Task, seeds: np.ndarray, options: Mapping[str, Any]
         reports.append(report)
     network = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *networks)
     played = measured(network, task, np.tile(seeds, len(networks)), reports)
-    # A report says what a run took, and each is of one density.
+    # Each report is of one density, so the seconds are repeated density by density.
     return played._replace(seconds=np.repeat([report.seconds for report in reports], len(seeds)))
 
 
 def table_of(name: str, entrant: Entrant, played: Played, task: Task) -> pd.DataFrame:
-    """A row a run: what it reached, and all that it took."""
+    """Build one row a run: the results, and all costs."""
     settings = task.settings
     runs = grid(task, np.arange(settings.seeds))
     inference = task.other_work + sum(played.layers[path] * work for path, work in task.work.items())
@@ -214,6 +214,6 @@ def table_of(name: str, entrant: Entrant, played: Played, task: Task) -> pd.Data
 
 
 def _work(phase: Phase, whole: float, masked: float, batch: int) -> float:
-    """The multiply-adds of a phase, from those of an output of the whole network and of what is left."""
+    """Compute a phase's multiply-adds from those of an output, of the whole and of the masked network."""
     examples = 1 if phase.one_example else batch
     return PASSES * examples * phase.evaluations * (phase.whole * whole + (1 - phase.whole) * masked)

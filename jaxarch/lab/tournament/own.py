@@ -1,4 +1,4 @@
-"""Methods of the user's own, from a Python file."""
+"""The user's own methods, from a Python file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from jaxarch.masks import connections
 
 FAMILY = "own"
 TAKEN = ("dense", "chance", *ENTRANTS)
-"""Names that stand in every table."""
+"""Names that are taken: they stand in every table."""
 
 
 class Own(NamedTuple):
-    """A method of the user's own.
+    """One of the user's own methods.
 
     Attributes:
-      name: of its function.
+      name: name of its function.
       function: `(density) -> strategy`.
     """
 
@@ -36,10 +36,10 @@ class Own(NamedTuple):
     function: Callable[[float], Any]
 
     def strategy(self, density: float, task: Task) -> Strategy:
-        """What it makes for a density, if that can take part: a mask of this size, and trained weights.
+        """Return its strategy for a density, if it can take part: a mask of this size, and trained weights.
 
         Raises:
-          ArgumentError: a function that fails, or makes something else; the message names it.
+          ArgumentError: a function that fails or returns something else; the message names it.
         """
         try:
             made = chain(self.function(density))
@@ -62,10 +62,10 @@ class Own(NamedTuple):
         return made
 
     def check_found(self, network: Network, density: float, task: Task) -> None:
-        """Raise unless networks, one a seed, are those of their masks, and of the density asked for.
+        """Raise unless networks, one a seed, match their masks and the density asked for.
 
         Raises:
-          ArgumentError: connections that are masked and have weights, or too many or too few that are not.
+          ArgumentError: masked connections with weights, or too many or too few unmasked connections.
         """
         kept = np.asarray(jax.vmap(connections)(network.mask))
         if (kept != round(density * task.connections)).any():
@@ -77,7 +77,7 @@ class Own(NamedTuple):
         weights = named_leaves(network.params)
         for path, mask in named_leaves(network.mask).items():
             left = np.asarray((mask == 0) & (weights[path] != 0)).any(axis=tuple(range(1, mask.ndim)))
-            # Of a run that failed no accuracy is told.
+            # A failed run has no accuracy to report, so its weights do not matter.
             if (left & (np.asarray(network.info.failed_at) < 0)).any():
                 raise ArgumentError(
                     f"own: {self.name} leaves weights in {path} where its mask has no connection; "
@@ -85,15 +85,15 @@ class Own(NamedTuple):
                 )
 
     def steps(self, strategy: Strategy, settings: TournamentSettings) -> int:
-        """The steps of each of its trainings that has none of its own: a share of what every network has."""
+        """Return the steps of each training that sets none itself: an equal share of a network's steps."""
         whole = settings.steps * (2 if settings.budget == "equal" else 1)
         return max(whole // len(_trainings(strategy)), 1)
 
     def phases(self, strategy: Strategy, task: Task) -> list[Phase]:
-        """What it takes, at most: with how many connections it computes is known of its last training alone.
+        """Return its phases as an upper bound; only the last training's number of connections is known.
 
-        That one has those that are left, if a stage before it found them; all others count as whole networks,
-        and what is looked at before training as a gradient a batch.
+        The last training computes with the remaining connections, if an earlier stage found them. All other
+        trainings count as whole networks, and each batch looked at before training as a gradient.
         """
         problem = task.problem.descending(steps=self.steps(strategy, task.settings))
         batches = sum(stage.needs.batches for stage in strategy.stages)
@@ -106,16 +106,16 @@ class Own(NamedTuple):
 
 
 def read_own(file: str) -> list[Own]:
-    """The public functions that a file defines, each `(density) -> strategy`.
+    """Read the public functions that a file defines, each `(density) -> strategy`.
 
-    What a strategy finds has the share `density` of the connections. Where its trainings do not say how many
-    steps they take, they share those of two phases, or of one with the published budget.
+    The network of a strategy has the share `density` of the connections. Trainings that do not set their
+    steps share the steps of two phases, or of one phase with the published budget.
 
     Args:
-      file: its name; empty for none.
+      file: name of the file; empty for none.
 
     Raises:
-      ArgumentError: no such file, one that fails, without such functions, or with a name that is taken.
+      ArgumentError: no such file, or a file that fails, has no such functions, or uses a taken name.
     """
     if not file:
         return []
@@ -146,7 +146,7 @@ def read_own(file: str) -> list[Own]:
 
 
 def digest_of(file: str) -> str:
-    """The SHA-256 of a file of methods; nothing of none."""
+    """Return the SHA-256 of a file of methods, or an empty string without a file."""
     return hashlib.sha256(as_path(file, "own").read_bytes()).hexdigest() if file else ""
 
 

@@ -1,4 +1,4 @@
-"""The tables and figures of a tournament."""
+"""Tables and figures of a tournament."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from jaxarch.metrics import Ranking, ranking
 
 DENSE, CHANCE = "dense", "chance"
 WHOLE = "random"
-"""The method that, at a density of 1, is the dense network."""
+"""The method whose result at density 1 is the dense network."""
 REFERENCE = "random ERK"
-"""What every method is compared with in the report; all pairs are in a file."""
+"""The method that the report compares with every other; a file has all pairs."""
 CIFAR_NOTE = "! the CIFAR-10 at hand may come from lossy JPEGs: see `jaxarch data cifar10`"
 COMPARISONS, RANKS, TRIALS, CONTROLS = "comparisons.csv", "ranks.csv", "trials.csv", "controls.csv"
 AGAINST = {
@@ -29,11 +29,11 @@ AGAINST = {
     "cost": "training, of the dense network's multiply-adds",
     "gradient_evaluations": "gradient evaluations",
 }
-"""What accuracies are drawn against: columns of `_with_cost`, and what they are called."""
+"""Quantities that accuracies are drawn against: columns of `_with_cost`, and their labels."""
 
 
 def ranking_of(table: pd.DataFrame) -> Ranking:
-    """The methods by their accuracies; a seed is a run, its densities are cells."""
+    """Rank the methods by accuracy; a seed is a run, its densities are cells."""
     ranked = table[table["strategy"] != DENSE]
     values = {}
     for name, rows in ranked.groupby("strategy", sort=False):
@@ -43,7 +43,7 @@ def ranking_of(table: pd.DataFrame) -> Ranking:
 
 
 def report(results: Results) -> list[RenderableType]:
-    """Draw the figures, and make the tables."""
+    """Draw the figures and build the tables."""
     settings, table = results.settings, results.table
     found = ranking_of(table) if table["strategy"].nunique() > 2 else None
     title = f"{settings['dataset']}, {in_words(settings)}, budget {settings['budget']}"
@@ -69,7 +69,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def charts(results: Results) -> Iterator[Chart]:
-    """The accuracy of every run against density, and against all that its training took."""
+    """Chart the accuracy of every run against density, and against the costs of its training."""
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, {in_words(settings)}: test accuracy against"
     table = _with_cost(table)
@@ -92,7 +92,7 @@ def charts(results: Results) -> Iterator[Chart]:
 def _accuracies(
     table: pd.DataFrame, order: list[str], found: Ranking | None, title: str, chance: float
 ) -> Table:
-    """Methods down, the best first, densities across; then the dense network and chance."""
+    """Tabulate methods down, the best first, and densities across; then the dense network and chance."""
     densities = sorted(table.loc[table["strategy"] != DENSE, "density"].unique(), reverse=True)
     ranks = {} if found is None else found.table.set_index("strategy").to_dict("index")
     rows = []
@@ -118,7 +118,7 @@ def _accuracies(
 
 
 def _test(found: Ranking) -> str:
-    """What Friedman's and Nemenyi's tests say."""
+    """Describe the results of Friedman's and Nemenyi's tests."""
     return (
         f"Friedman: chi-square {found.chi_square:.1f}, p {found.p:.2g} over {found.runs} seeds (failures "
         f"come last); mean ranks closer than {found.critical_difference:.2f} are alike (Nemenyi, 5%)"
@@ -126,7 +126,7 @@ def _test(found: Ranking) -> str:
 
 
 def _costs(table: pd.DataFrame, order: list[str]) -> Table:
-    """What a network took, of all densities together, beside the dense one."""
+    """Tabulate the costs of a network, over all densities, relative to the dense network."""
     dense = table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median()
     rows = []
     for name in (*order, DENSE):
@@ -157,7 +157,7 @@ def _costs(table: pd.DataFrame, order: list[str]) -> Table:
 
 
 def _against(comparisons: pd.DataFrame, order: list[str]) -> Table:
-    """Each method minus the reference, seed by seed, at each density."""
+    """Tabulate each method minus the reference, paired by seed, at each density."""
     densities = sorted(comparisons["density"].unique(), reverse=True)
     comparisons = comparisons[(comparisons[["first", "second"]] == REFERENCE).any(axis=1)].copy()
     tested = comparisons["p"].notna()
@@ -201,7 +201,7 @@ def _needed(runs: int) -> str:
 
 
 def _controls(controls: pd.DataFrame, order: list[str], title: str) -> Table:
-    """Masks as they were found, trained from their seeds' initial weights, and what controls make of them."""
+    """Tabulate masks as found, trained from their seeds' initial weights, and the controls' differences."""
     densities = sorted(controls["density"].unique(), reverse=True)
     others = [name for name in controls["control"].unique() if name != AS_FOUND]
     rows = []
@@ -229,7 +229,7 @@ def _signed_median(values: pd.Series) -> str:
 
 
 def _trials(trials: pd.DataFrame) -> Table:
-    """What was chosen for each method on the rows that are held out."""
+    """Tabulate the settings chosen for each method on the held-out rows."""
     rows = []
     for name, of in trials.groupby("strategy", sort=False):
         best, first = of[of["chosen"]].iloc[0], of.iloc[0]
@@ -248,7 +248,7 @@ def _trials(trials: pd.DataFrame) -> Table:
 
 
 def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
-    """Accuracy against density, and against all that training took, in multiply-adds and in gradients."""
+    """Draw accuracy against density, and against the training's multiply-adds and gradients."""
     label = {str(name): rows for name, rows in _with_cost(table).groupby("strategy", sort=False)}
 
     def points(name: str, column: str) -> tuple[np.ndarray, np.ndarray]:
@@ -276,6 +276,6 @@ def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
 
 
 def _with_cost(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the multiply-adds of a training in those of the dense network, as `cost`."""
+    """Add `cost` to the table: a training's multiply-adds, relative to the dense network's."""
     dense = table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median()
     return table.assign(cost=table["training_multiply_adds"] / dense)

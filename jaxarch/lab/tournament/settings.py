@@ -1,4 +1,4 @@
-"""What can be set of a tournament, and what suits each data set."""
+"""Settings of a tournament, and defaults per data set."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ SUITS: dict[str, dict[str, Any]] = {
         "seeds": 3,
     },
 }
-"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PictureSettings(TrainingSettings):
-    """Pictures, and a parent that takes them.
+    """Settings of pictures, and of a parent that takes them.
 
-    What is empty, 0 or `auto` is what suits the data set.
+    Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
       dataset: pictures: a name of `jaxarch data`, or an npz file with x and y.
       model: the parent of all networks: an mlp or cnn of `widths`, LeNet-300-100, ResNet-18, ResNet-20,
         VGG11 or VGG16.
       widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
-      width_factor: of the channels of a ResNet or a VGG.
-      pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
+      width_factor: factor of the channels of a ResNet or a VGG.
+      pool: side of the windows whose means become the pixels; 1 leaves pictures as they are.
       seeds: independent runs of each method at each density.
       batch_size: examples a step.
     """
@@ -70,7 +70,7 @@ class PictureSettings(TrainingSettings):
     batch_size: int = 0
 
     def suited(self, suits: Mapping[str, Any]) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         settings = super().suited(suits)
         return dataclasses.replace(settings, widths=settings.widths or WIDTHS.get(settings.model, ()))
 
@@ -85,13 +85,13 @@ class PictureSettings(TrainingSettings):
 
 @dataclasses.dataclass(frozen=True)
 class PictureTrainingSettings(PictureSettings):
-    """The same, how the parent is trained, and which rows are kept apart from that.
+    """Settings of pictures, the parent's training, and the rows held out from it.
 
     Attributes:
       augment: whether pictures are cropped and flipped at random in training.
       steps: gradient steps of a phase.
       rate: learning rate of Adam, which trains the weights.
-      held_out: the share of the examples for training that is kept apart.
+      held_out: the share of the training examples that is held out.
     """
 
     augment: bool = False
@@ -110,25 +110,25 @@ class PictureTrainingSettings(PictureSettings):
 
 @dataclasses.dataclass(frozen=True)
 class TournamentSettings(PartSettings, PictureTrainingSettings):
-    """What can be set with `jaxarch run tournament --set NAME=VALUE`.
+    """Settings of `jaxarch run tournament`, changed with `--set NAME=VALUE`.
 
-    What is empty, 0 or `auto` is what suits the data set.
+    Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
-      methods: that take part; empty for all of them.
-      own: a Python file, each public function of which takes part under its name: `(density) -> strategy`.
+      methods: methods that take part; empty for all of them.
+      own: a Python file; each public function `(density) -> strategy` takes part under its name.
       densities: shares of the connections that are kept.
       initial: weights of the parent: its `model`'s own, or `normal` ones of the same standard deviations.
-        Flax cuts normal distributions off, which matters where weights of several layers are compared.
-      steps: gradient steps of a phase. Most methods have two: a search, and training what it found.
+        Flax truncates normal distributions, which matters where weights of several layers are compared.
+      steps: gradient steps of a phase. Most methods have two: a search, and training the found network.
       budget: `equal`, two phases' steps for each network whatever the method; or `published`, as many phases
-        as its authors gave it.
-      held_out: the share of the examples for training that is kept apart, to choose settings on.
-      controls: what each method's masks are compared with, beside themselves from their initial weights:
-        `reshuffled` within layers, `reinitialised` with fresh weights, `inverted`.
-      tune: trials of each method's settings, judged on the rows that are held out; 0 for the defaults.
-      hard: the inverse temperature of two-temperature's masks that the loss sees.
-      soft: that of the masks that its gradient passes through, at most `hard`.
+        as the method's authors used.
+      held_out: the share of the training examples that is held out, to choose settings on.
+      controls: comparisons for each method's masks, trained from their initial weights: `reshuffled` within
+        layers, `reinitialised` with fresh weights, `inverted`.
+      tune: trials of each method's settings, judged on the held-out rows; 0 for the defaults.
+      hard: the inverse temperature of two-temperature's masks in the loss.
+      soft: the inverse temperature of the masks that its gradient passes through, at most `hard`.
     """
 
     methods: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
     soft: float = 5.0
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Fill in the data set's defaults."""
         settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
         return dataclasses.replace(
             settings,
@@ -151,7 +151,10 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
         )
 
     def which_parts(self) -> tuple[str, ...]:
-        """Each method is a part, and each function of the user's file, as long as this is the same."""
+        """Name the settings that select parts: each method, and each function of the user's file, is one.
+
+        A function stays the same part as long as the file is unchanged.
+        """
         return ("methods", "own")
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""What a tournament is played on: pictures, rows to train, to choose and to test on, what a parent costs."""
+"""The task of a tournament: pictures, rows to train, choose and test on, and the parent's costs."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Kind = TypeVar("Kind", bound=PictureTrainingSettings)
 
 
 class PictureTask(NamedTuple, Generic[Kind]):
-    """What is learned, ready.
+    """The learning task, ready to train on.
 
     Attributes:
-      settings: complete.
+      settings: settings with all defaults filled in.
       images: the pictures.
-      problem: with the first seed's rows.
+      problem: the problem with the first seed's rows.
       train: rows to train on, shape (seeds, n).
       held_out: rows to choose settings on, shape (seeds, m).
       test: rows to test on, the same for all seeds: nothing is trained or chosen on them.
-      params: of the parent, shapes alone.
-      work: by masked leaf, its multiply-adds for one example.
-      other_work: the multiply-adds of leaves that are not masked.
+      params: parameters of the parent, as shapes only.
+      work: multiply-adds of each masked leaf for one example.
+      other_work: multiply-adds of the leaves that are not masked.
     """
 
     settings: Kind
@@ -49,7 +49,7 @@ class PictureTask(NamedTuple, Generic[Kind]):
     other_work: float
 
     def learning(self, seeds: np.ndarray) -> Problem:
-        """The problem of runs of these seeds, whose initial weights and batches are those of their seeds."""
+        """Return the problem of runs with these seeds, which fix their initial weights and batches."""
         return dataclasses.replace(
             self.problem,
             train=jnp.asarray(self.train[seeds]),
@@ -57,16 +57,16 @@ class PictureTask(NamedTuple, Generic[Kind]):
         )
 
     def keys(self, purpose: str) -> jax.Array:
-        """One key a seed, others for each purpose."""
+        """Return one key a seed, different for each purpose."""
         return self.settings.seed_keys(STREAMS[purpose])
 
     @property
     def connections(self) -> int:
-        """Of the parent."""
+        """Count the connections of the parent."""
         return sum(leaf.size for leaf in jax.tree.leaves(select(self.params)))
 
     def chance(self) -> float:
-        """The accuracy of always saying the class that is most frequent among the test rows."""
+        """Compute the accuracy of always predicting the most frequent class of the test rows."""
         return float(np.bincount(self.images.y[self.test]).max() / len(self.test))
 
 
@@ -74,24 +74,24 @@ Task = PictureTask[TournamentSettings]
 
 
 def task_of(settings: TournamentSettings) -> Task:
-    """What a tournament is played on; settings that are complete."""
+    """Build the task of a tournament, from settings with defaults filled in."""
     task = prepare(settings)
     return task._replace(problem=beginning(task.problem, settings.initial))
 
 
 def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
-    """Load the pictures, draw the rows of all seeds, and build the problem; settings that are complete.
+    """Load the pictures, draw the rows of all seeds, and build the problem, from settings with defaults.
 
-    Where no split is published, a third of the pictures, equally many of each class, is to test on: the same
-    whatever the key, so that runs of several keys are of one task. Of the others each seed holds out a share
-    of its own, equally many of each class.
+    Without a published split, a third of the pictures, equally many of each class, is for testing. These rows
+    do not depend on the key, so that runs of several keys share one task. Of the other rows, each seed holds
+    out its own share, equally many of each class.
 
     Args:
-      settings: complete.
-      change: what is done to the parent, such as another head.
+      settings: settings with all defaults filled in.
+      change: a change of the parent, such as another head.
 
     Raises:
-      ArgumentError: pictures that the parent does not take, or that are too few.
+      ArgumentError: pictures that the parent does not take, or too few pictures.
     """
     images = pooled(load_images(settings.dataset), settings.pool)
     everything, (_, counts) = np.arange(len(images.y)), np.unique(images.y, return_counts=True)
@@ -111,7 +111,7 @@ def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
     keys = settings.seed_keys(STREAMS["rows"])
     held_out = np.stack([balanced_rows(key, images.y, pool, per_class=per_class) for key in keys])
     train = np.stack([np.setdiff1d(pool, rows) for rows in held_out])
-    # Of the rows that may be trained on.
+    # Moments come from the rows that may be trained on, so that test rows do not leak in.
     moments = images._replace(x=images.x[pool], y=images.y[pool], train=len(pool)).moments()
     problem = problem_of_images(settings, settings.model, images, train[0], settings.steps, moments, change)
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
@@ -130,7 +130,7 @@ def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
 
 
 def _work(problem: Problem, params: PyTree, state: PyTree) -> tuple[dict[str, float], float]:
-    """The multiply-adds of each masked leaf for one example, and those of all others."""
+    """Compute each masked leaf's multiply-adds for one example, and those of all other leaves."""
     masked = named_leaves(select(params))
     row = jax.ShapeDtypeStruct((1,), jnp.int32)
     batch = jax.eval_shape(lambda row: problem.gather(problem.data, problem.per_run, row), row)
@@ -148,5 +148,5 @@ def _work(problem: Problem, params: PyTree, state: PyTree) -> tuple[dict[str, fl
 
 
 def state_of(shapes: PyTree) -> PyTree:
-    """A state of the right shapes, of which nothing but the shapes matters."""
+    """Return a state of zeros with the right shapes; its values do not matter."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

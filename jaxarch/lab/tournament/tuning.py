@@ -1,4 +1,4 @@
-"""Settings of methods, chosen on rows that are held out: as many trials for each, none on test rows."""
+"""Settings of methods, tuned on held-out rows: equally many trials for each, none on test rows."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from jaxarch.lab.tournament.matches import play
 from jaxarch.lab.tournament.task import Task
 
 SEEDS = 2
-"""Over which a trial is judged."""
+"""Number of seeds over which a trial is judged."""
 RATES = 10.0
-"""By how much the rates that are tried are smaller or larger than the default, at most."""
+"""Largest factor between the default learning rate and those tried."""
 
 
 def defaults(entrant: Entrant, task: Task) -> dict[str, float]:
-    """The numbers of a method that is not tuned."""
+    """Return the numbers of a method that is not tuned."""
     return {"rate": task.settings.rate, "own": 0.0 if entrant.own is None else entrant.own[1]}
 
 
 def trials(entrant: Entrant, task: Task) -> pd.DataFrame:
-    """What is tried: the defaults, and then numbers drawn evenly on a logarithmic scale.
+    """Draw the trials: the defaults, and then numbers drawn evenly on a logarithmic scale.
 
-    The rates, and the places of a method's own numbers between their bounds, are the same for all methods.
-    One that never trains weights has the default rate in all of them.
+    The learning rates, and the positions of a method's own numbers between their bounds, are the same for all
+    methods. A method that never trains weights has the default learning rate in all trials.
     """
     drawn = np.random.default_rng(task.settings.key).uniform(size=(task.settings.tune - 1, 2))
     first = defaults(entrant, task)
@@ -41,10 +41,10 @@ def trials(entrant: Entrant, task: Task) -> pd.DataFrame:
 
 
 def tuned(entrant: Entrant, task: Task, options: Mapping[str, Any]) -> pd.DataFrame:
-    """The trials of a method with the accuracy of each on the rows held out; that of the best is `chosen`.
+    """Run the trials of a method, measure each one's held-out accuracy, and mark the best as `chosen`.
 
-    A trial's accuracy is the mean over densities of the median over seeds; a run that failed has 0, less than
-    any that did not, and of equal trials the first is chosen.
+    A trial's accuracy is the mean over densities of the median over seeds. A failed run counts as 0, below
+    any run that did not fail. Among equal trials the first is chosen.
     """
     tried = trials(entrant, task)
     seeds = np.arange(min(SEEDS, task.settings.seeds))
