@@ -1,6 +1,6 @@
 """Command line: `jaxarch run | combine | report | list | data | reproduction | claims`.
 
-Every command imports what it needs when it runs, so that `--help` imports little more than click.
+Every command imports what it needs when it runs, so that `--help` imports no more than click.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jaxarch.lab.results import ResultFolder
 
 LONGEST_MESSAGE = 1000
-"""Most characters of an error message. Typed values are shortened anyway; this limits other libraries."""
+"""Maximum characters of an error. Typed values are shortened before; this limits other libraries' texts."""
 
 
 class _Group(click.Group):
