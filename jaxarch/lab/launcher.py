@@ -95,6 +95,7 @@ def take_place(mine: Place) -> None:
     The process ends when its parent is gone.
     """
     shown_at = os.open(os.devnull, os.O_WRONLY) if mine.terminal is None else os.dup(1)
+    # Libraries that print to stdout below Python now write to the pipe that the parent reads.
     os.dup2(2, 1)
     sys.stdout = os.fdopen(shown_at, "w", buffering=1)
     if mine.terminal is not None:
@@ -130,6 +131,7 @@ def launch(coordinator: str | None, processes: int | None, process: int | None) 
         )
         children.append(_Child(mine))
     os.close(parent)
+    # Otherwise the thread of `interruption.watch` would end this process a while after the first signal.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -155,6 +157,7 @@ class _Child:
             text=True,
             errors="replace",
             pass_fds=fds,
+            # Ctrl-C in the terminal then reaches only this process, which passes it on.
             start_new_session=True,
         )
         assert self.process.stderr is not None

@@ -37,6 +37,7 @@ PACKAGES = ("jaxarch", "jax", "jaxlib", "numpy")
 TOLD_EVERY = 1.0
 """Least seconds between two messages to the driver about a running training."""
 
+# A Dask worker may have several threads, but warning filters and JAX's configuration belong to the process.
 _alone = threading.Lock()
 
 
@@ -122,6 +123,7 @@ def packed(part: Part, load: Callable[[], Any], found: dict[str, Any]) -> bytes:
       ArgumentError: something cannot be pickled; names the part.
     """
     try:
+        # Pickled separately: these bytes are the key under which a worker caches the loaded data.
         loads = pickle.dumps(load)
         return pickle.dumps((part.name, part.function, part.settings, loads, found))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -213,7 +215,7 @@ class _Told:
         self.last: dict[str, Progress] = {}
         self._send = _sender(topic, part)
         self._latest = time.monotonic()
-        self._send({})
+        self._send({})  # Tells the driver that the part has begun.
 
     def __call__(self, told: Progress) -> None:
         if told.step >= told.steps and told.group + 1 >= told.groups:

@@ -70,6 +70,7 @@ def combined(experiment: Experiment, parts: Sequence[Results]) -> Combined:
     keys = [key for part in parts for key in _keys(part)]
     settings = experiment.settings(**kept, **own, key=keys[0], seeds=sum(counts))
     further = [name for name in experiment.run_tables if (parts[0].folder / name).exists()]
+    # `write` inserts the column of the experiment again.
     runs = joined(results.RESULTS).drop(columns="experiment")
     outcome = experiment.statistics(settings, runs, {name: joined(name) for name in further})
     facts = {name: value for name, value in first.items() if name in INPUTS}

@@ -142,6 +142,7 @@ class DaskWorkers(Executor):
                 f"cluster: no Dask scheduler answers at {shown(address)} ({first_line(error)})"
             ) from error
         self._client.subscribe_topic(self.topic, lambda event: self._told.put(event[1]))
+        # If calls counted as pure, Dask would answer a repeated call with the result of the first.
         self._executor = self._client.get_executor(pure=False)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:

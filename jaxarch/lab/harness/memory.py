@@ -18,6 +18,7 @@ def first_memory(experiment: Experiment, settings: Any) -> list[str]:
     """
     if not experiment.trains:
         return []
+    # Leave the folder of `resume` alone.
     settings = dataclasses.replace(settings, resume="")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

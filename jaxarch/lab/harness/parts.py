@@ -60,6 +60,7 @@ class Parts:
             self._held: Any = tempfile.TemporaryDirectory(prefix="jaxarch-")
             self.folder = Path(self._held.name)
             return
+        # The lock lasts as long as this object refers to it.
         self._held = claim(self.folder, "resume")
         ours = _compared(settings) | facts
         path, release = self.folder / SETTINGS, _release()
@@ -191,6 +192,7 @@ class Parts:
         """Return whether the first process has a file; copy it to the others if so."""
         if self._team.size == 1:
             return path.exists()
+        # The exchange is collective: all processes must get here for the same parts in the same order.
         is_told = self._team.index == 0 and path.exists()
         (content, *_) = self._team.exchange(f"part {path.name}", path.read_bytes() if is_told else b"")
         if content and self._team.index > 0:

@@ -40,12 +40,12 @@ class Results:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The manifest."""
+        """Manifest of the run."""
         return results.read_manifest(self.folder)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the experiment was run with."""
+        """Settings that the experiment was run with."""
         settings: dict[str, Any] = self.manifest["settings"]
         return settings
 

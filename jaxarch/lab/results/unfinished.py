@@ -88,6 +88,7 @@ def _locked(path: Path) -> Iterator[bytes]:
     """Lock a file and yield its content; raise `OSError` if a living process has it locked."""
     if fcntl is None:
         raise OSError
+    # The name may belong to a link or a FIFO: do not follow the one, do not wait at the other.
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
