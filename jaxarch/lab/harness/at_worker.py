@@ -35,7 +35,7 @@ CONFIG = (
 CACHE = "jax_compilation_cache_dir"
 PACKAGES = ("jaxarch", "jax", "jaxlib", "numpy")
 TOLD_EVERY = 1.0
-"""Least seconds between two messages to the driver about a running training."""
+"""Minimum seconds between two messages to the driver about a running training."""
 
 # A Dask worker may have several threads, but warning filters and JAX's configuration belong to the process.
 _alone = threading.Lock()

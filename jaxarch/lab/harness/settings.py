@@ -16,7 +16,7 @@ from jaxarch.io import Checkpoints
 from jaxarch.lab.checks import check_count, check_distinct, check_key, check_memory, did_you_mean, shown
 
 CHECKPOINT_SECONDS = 30
-"""Least time between two checkpoints, in seconds."""
+"""Minimum time between two checkpoints, in seconds."""
 FLOAT_BYTES = 4
 RESULT_NUMBERS = 20
 """Approximate count of numbers in a row of results."""

@@ -18,7 +18,7 @@ from jaxarch.lab.harness.at_worker import Conditions, Failed, Made, make
 from jaxarch.lab.harness.part import Part
 
 ATTEMPTS = 10
-"""Most attempts at a part. Dask's giving up, after four workers died of a part, counts as one attempt."""
+"""Maximum attempts at a part. If Dask gives one up, after four workers died of it, that is one attempt."""
 LOOK_SECONDS = 0.5
 NEVER_AGAIN = (ImportError, AttributeError, TypeError, PicklingError)
 """Errors of an executor whose workers can never begin any part."""
@@ -30,12 +30,12 @@ class Spread:
     Args:
       executor: any executor with the interface of `concurrent.futures`; or a function without arguments that
         makes one. With a function, a broken executor is replaced, and the last one is shut down in the end.
-      attempts: the most attempts at a part.
+      attempts: the maximum number of attempts at a part.
 
     Attributes:
       made: the number of parts that each worker process has made.
       again: the number of times that each part was made again, by name.
-      warned: the workers' warnings, one line each.
+      warned: jaxarch's own warnings in the workers, one line each.
 
     Raises:
       ArgumentError: neither an executor nor a function; an executor that would fork this process, which uses

@@ -16,7 +16,7 @@ from rich.text import Text
 from jaxarch.metrics import quartiles
 
 GAPS = (2, 1)
-"""Spaces between two columns: the preferred number, and the least."""
+"""Spaces between two columns: the preferred number, and the minimum."""
 
 
 @dataclass(frozen=True)

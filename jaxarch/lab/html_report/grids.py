@@ -14,7 +14,7 @@ import pandas as pd
 from jaxarch.lab.harness.tables import Table
 
 MOST_ROWS = 1000
-"""Most rows of a file that a page shows."""
+"""Maximum number of rows of a file that a page shows."""
 _NUMBER = re.compile(r"[+-]?(\d[\d,]*\.?\d*|\.\d+)(e[+-]?\d+)?(?![\w.])", re.IGNORECASE)
 _MISSING = ("", "-")
 
