@@ -1,6 +1,6 @@
-"""Studies: run, checked and written down. `pip install 'jaxarch[lab]'` brings what they need.
+"""Studies to run, check and write down; `pip install 'jaxarch[lab]'` installs their dependencies.
 
-No file of the library imports it. `jaxarch.lab.harness.catalogue` has the names of all studies.
+No file of the library imports this package. `jaxarch.lab.harness.catalogue` lists all studies by name.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""Checks of settings and arguments, for studies and claims: a refusal is one line that names the argument.
+"""Checks of settings and arguments, for studies and claims; an error is one line that names the argument.
 
-They are the library's own, which keeps them private; here the lab and those who write a study have them.
+The library keeps these checks private. The lab, and authors of studies, import them from here.
 """
 
 from jaxarch._internal.errors import as_array as as_array

@@ -1,6 +1,6 @@
-"""The command line: `jaxarch run | combine | report | list | data | reproduction | claims`.
+"""Command line: `jaxarch run | combine | report | list | data | reproduction | claims`.
 
-Everything else is imported where it is used: `--help` imports no more than click.
+Every command imports what it needs when it runs, so that `--help` imports no more than click.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from jaxarch.lab.results import ResultFolder
 
 LONGEST_MESSAGE = 1000
-"""Characters of an error. What is typed is shown shortened; this is for what other libraries say."""
+"""Maximum characters of an error. Typed values are shortened before; this limits other libraries' texts."""
 
 
 class _Group(click.Group):
-    """Commands by name, with the nearest suggested for one that is unknown."""
+    """Commands by name; for an unknown one, the error suggests the nearest."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
@@ -45,7 +45,7 @@ class _Group(click.Group):
 
 
 def _of_a_result_folder(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a command that writes a result folder."""
+    """Add the options of a command that writes a result folder."""
     force = click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
     root = click.option(
         "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
@@ -101,7 +101,7 @@ def run(
 ) -> None:
     """Run an experiment and write a numbered folder with its results, figures and manifest.
 
-    Without a name: every strategy of [D] on handwritten digits, {1,2,3} against {4,5,6}.
+    Without a name, run every strategy of [D] on handwritten digits, {1,2,3} against {4,5,6}.
     """
     launcher.check(distributed, coordinator, processes, process)
     if distributed and dry_run:
@@ -112,7 +112,7 @@ def run(
     if distributed and mine is None:
         sys.exit(launcher.launch(coordinator, processes, process))
     if cluster is not None:
-        # On a GPU that a worker has too, this process takes no more than it needs.
+        # A worker may share this process's GPU, so this process must not reserve its memory in advance.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     _prepare_jax()
     if mine is not None:
@@ -143,18 +143,18 @@ def run(
         interruption.tell(partial(_what_is_left, folder, getattr(settings, "resume", "")))
         with ProgressBar() as bar, warnings.catch_warnings():
             for category in (DeadStartWarning, NonFiniteWarning, ResultWarning):
-                # They are in the manifest, and printed under the table.
+                # The manifest keeps these warnings, and they are printed under the table.
                 warnings.simplefilter("ignore", category)
             run_in(folder.path, chosen, settings, None if quiet or not is_first else bar, executor)
         if not is_first:
             return
-        # A figure or page that cannot be made must not cost the results: they are kept, and the error shown.
+        # A figure or page that cannot be made must not cost the results: keep them, and show the error.
         reported, failure = _reported(chosen, folder.path)
     _tell(reported, failure, folder)
 
 
 def _dry_run(chosen: Any, settings: Any, lines: list[str], root: str, out: str | None, force: bool) -> None:
-    """Print what would be trained and what it takes, unless the run would be refused."""
+    """Print the plan, memory and time of a run; raise if the run itself would be refused."""
     from jaxarch.lab import results
     from jaxarch.lab.harness import check_resumed, memory_of, time_of
 
@@ -167,10 +167,10 @@ def _dry_run(chosen: Any, settings: Any, lines: list[str], root: str, out: str |
 
 
 def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFolder) -> None:
-    """Print what a folder has, write its page, and raise what went wrong: the results are kept.
+    """Print a folder's tables, write its page, then raise what went wrong; the results are kept.
 
     Raises:
-      ArgumentError: figures or a page that could not be written; a folder that got another name than was
+      ArgumentError: figures or a page that could not be written; a folder whose name is not the one that was
         asked for.
     """
     from jaxarch.lab import html_report
@@ -180,7 +180,7 @@ def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFo
         console.print(table)
     console.print(f"written to {folder.path}", soft_wrap=True)
     if reported is not None:
-        reported.results.folder = folder.path  # It has its name by now.
+        reported.results.folder = folder.path  # The folder has its final name by now.
         failure = _page_failure(reported)
     if folder.taken is not None:
         raise ArgumentError(
@@ -205,9 +205,9 @@ def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFo
 @click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True)
 @_of_a_result_folder
 def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -> None:
-    """Write one result folder with the runs of several: the same experiment and settings, other keys.
+    """Combine several result folders into one: the same experiment and settings, different keys.
 
-    So the seeds of a long experiment are shared out over machines or sittings, each with --set key=N.
+    Use it to split the seeds of a long experiment over machines or sittings, each with its own --set key=N.
     """
     from jaxarch.lab import results
     from jaxarch.lab.harness import Results, combined, write
@@ -236,7 +236,7 @@ def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -
 def report(folder: str, against: str | None, html: bool) -> None:
     """Print the tables of a result folder again, and redraw its figures from its files.
 
-    With --against: the settings that differ, and the differences of medians.
+    With --against, print the settings that differ and the differences of medians.
     """
     from jaxarch.lab import html_report
 
@@ -244,7 +244,7 @@ def report(folder: str, against: str | None, html: bool) -> None:
         html_report.check_comparable(folder, against)
     console, first = _console(), _report_of(folder)
     name, page, made = html_report.NAME, partial(html_report.report_page, first), first.made
-    # The other folder may be anybody's: nothing is drawn there.
+    # The other folder may be somebody else's, so its figures are drawn in a temporary folder.
     with tempfile.TemporaryDirectory(prefix="jaxarch-") as figures:
         if against is not None:
             compared = html_report.compare(first, _report_of(against, Path(figures)))
@@ -266,10 +266,10 @@ def report(folder: str, against: str | None, html: bool) -> None:
 
 
 def _report_of(folder: str, figures: Path | None = None) -> Reported:
-    """The report on a folder, its figures drawn there or in another one.
+    """Return the report on a folder; draw its figures there, or in the folder `figures`.
 
     Raises:
-      ArgumentError: no result folder, files that were altered, figures that cannot be written.
+      ArgumentError: not a result folder, altered files, or figures that cannot be written.
     """
     from jaxarch.lab import results
 
@@ -286,14 +286,14 @@ def _report_of(folder: str, figures: Path | None = None) -> Reported:
 
 @contextlib.contextmanager
 def _of_altered_files(done: str, *folders: str) -> Iterator[None]:
-    """What may go wrong with files that were altered, in one line that says what cannot be done with them."""
+    """Turn an error that altered files cause into one line: these folders cannot be `done`."""
     with warnings.catch_warnings():
-        # Of numbers that were altered, NumPy and Matplotlib have much to say.
+        # NumPy and Matplotlib warn at length about altered numbers.
         warnings.simplefilter("ignore")
         try:
             yield
         except Exception as error:
-            # What a figure refuses came out of the files; all other refusals name what a user typed.
+            # An argument that a figure refuses came from the files; any other one was typed by the user.
             if isinstance(error, ArgumentError) and not _is_of_a_figure(error):
                 raise
             names = ", ".join(shown(Path(folder)) for folder in folders)
@@ -312,7 +312,7 @@ def _is_of_a_figure(error: Exception) -> bool:
 @app.command(name="list")
 @click.argument("experiment", required=False)
 def list_(experiment: str | None) -> None:
-    """List what can be run; with the name of an experiment, its settings, their defaults and meaning."""
+    """List what can be run; with an experiment's name, list its settings, their defaults and meaning."""
     from jaxarch.lab.harness.catalogue import EXPERIMENTS
 
     console = _console()
@@ -364,14 +364,14 @@ def list_(experiment: str | None) -> None:
 @click.argument("name", required=False, metavar="[NAME|NPZ]")
 @click.option("--download", is_flag=True, help="Fetch it over the network first.")
 def data(name: str | None, download: bool) -> None:
-    """List the data sets: ready or not, where, how to get them; with a name, its examples per class."""
+    """List the data sets: whether and where each is ready, how to get it; with a name, examples per class."""
     from jaxarch.lab.data import listing, sources
 
     console = _console()
     if download:
         if name is None:
             raise ArgumentError("download: expected a name, as in jaxarch data mnist --download")
-        interruption.tell(lambda: "nothing was written")  # What is there in part is removed.
+        interruption.tell(lambda: "nothing was written")  # A partial download is removed.
         console.print(f"downloaded into {sources.download(name)}", soft_wrap=True)
     for line in listing.overview() if name is None else listing.details(name):
         console.print(line, soft_wrap=True)
@@ -389,9 +389,9 @@ def data(name: str | None, download: bool) -> None:
     "--measured", metavar="DIR", help="Print a result folder's findings.csv as TOML, for a line's file."
 )
 def reproduction(line: str | None, form: str | None, measured: str | None) -> None:
-    """What reproduces: the papers' results beside what was measured; with a line's id, all of it.
+    """Show the papers' results beside what was measured; with a line's id, show that line in full.
 
-    docs/reproduction.md is what `jaxarch reproduction --format markdown` prints.
+    `jaxarch reproduction --format markdown` prints docs/reproduction.md.
     """
     from jaxarch.lab import reproduction as book
 
@@ -406,7 +406,7 @@ def reproduction(line: str | None, form: str | None, measured: str | None) -> No
     elif form == "markdown":
         click.echo(book.document(papers) if line is None else book.sections(papers), nl=False)
     else:
-        # Not cropped: a command stays in one piece, to be copied.
+        # Do not crop: a command stays in one piece, so that it can be copied.
         _console().print(book.overview(papers) if line is None else book.details(papers), crop=False)
 
 
@@ -431,7 +431,7 @@ def reproduction(line: str | None, form: str | None, measured: str | None) -> No
 def claims(
     claim: str | None, form: str, cases: int | None, seed: int, search: float | None, only_list: bool
 ) -> None:
-    """Check the papers' theorems, and ours: a line each; with a claim's id, all about it.
+    """Check the papers' theorems and ours, one line each; with a claim's id, show that claim in full.
 
     Exit status 1 if any verdict is not the recorded one, or a search finds a case that breaks the claim.
     """
@@ -474,7 +474,7 @@ def claims(
 
 
 def _search_worst_case(claim: str, seconds: float, key: Any) -> None:
-    """Print the worst case found for each inequality of a claim, which share the time."""
+    """Search for the worst case of each inequality of a claim, in equal shares of the time, and print it."""
     from jaxarch.lab import claims as book
 
     checks = book.drawn_checks(book.chosen(claim)[0])
@@ -488,7 +488,7 @@ def _search_worst_case(claim: str, seconds: float, key: Any) -> None:
 
 
 def main() -> None:
-    """Run the command line: bad input is one line and exit status 2, without a traceback."""
+    """Run the command line; bad input prints one line and exits with status 2, without a traceback."""
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except ArgumentError as error:
@@ -503,14 +503,14 @@ def _fail(message: str) -> None:
 
 
 def _console(stderr: bool = False) -> Console:
-    """Where texts are printed as they are, whatever brackets, colons and numbers they have."""
+    """Return a console that prints texts as they are: no markup, emoji or highlighting."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def _what_is_left(folder: ResultFolder, resume: str) -> str:
-    """What an interrupted run leaves."""
+    """Say in a sentence what an interrupted run leaves behind."""
     if folder.finished:
         return f"the results are in {folder.path}"
     if resume and Path(resume).is_dir():
@@ -521,7 +521,7 @@ def _what_is_left(folder: ResultFolder, resume: str) -> str:
 def _reported(
     experiment: Any, folder: Path, figures: Path | None = None
 ) -> tuple[Reported | None, Exception | None]:
-    """An experiment's report on the files of a folder, its figures redrawn; or what went wrong."""
+    """Redraw a folder's figures and return the report on its files, or the error that prevented it."""
     from jaxarch.lab.html_report import Reported
 
     try:
@@ -531,7 +531,7 @@ def _reported(
 
 
 def _page_failure(reported: Reported) -> Exception | None:
-    """Write the page of a folder into it; what went wrong, if anything did."""
+    """Write the page of a folder into it; return the error, if there was one."""
     from jaxarch.lab import html_report
 
     try:
@@ -561,7 +561,7 @@ def _assignments(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _prepare_jax() -> None:
-    """Every core a device, and compiled programs kept for the next time; before JAX does anything."""
+    """Make every core a device and cache compiled programs; call it before JAX does anything."""
     from jaxarch import use_compilation_cache, use_cpu_cores
 
     use_cpu_cores()
@@ -571,7 +571,7 @@ def _prepare_jax() -> None:
 
 
 def _take_place(place: launcher.Place) -> None:
-    """Be one of several processes, with its share of the cores."""
+    """Join the other processes at this place, with this process's share of the cores."""
     from jaxarch import use_cpu_cores
     from jaxarch.run._processes import join
 

@@ -1,4 +1,4 @@
-"""Starts the processes of one command, watches them, and says which one ended: it uses no JAX itself."""
+"""Launcher of one command's processes: it watches them, says which one ended, and uses no JAX itself."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from jaxarch._internal.cpu_cores import available_cores
 from jaxarch._internal.errors import shown
 
 PLACE = "JAXARCH_PROCESS"
-"""The environment variable that tells a process that was started here which one it is."""
+"""Environment variable that gives a process started here its `Place`, as JSON."""
 LOST = 1
-"""Exit status where a process ended by itself: it was killed, or could not reach the others."""
+"""Exit status if a process was killed or could not reach the others."""
 PATIENCE_SECONDS = 45.0
-"""How long the others have to end by themselves when one has ended: longer than its heartbeat is missed."""
+"""Seconds that the others have to end by themselves once one has failed; longer than a heartbeat timeout."""
 GRACE_SECONDS = 5.0
-"""How long they have when they are told to."""
+"""Seconds that the others have to end once they are told to."""
 
 _FATAL = "JAX distributed service detected fatal errors"
 _UNHEALTHY = re.compile(r"stopped sending heartbeats\):?\s*((?:\S*\d+\s)+)")
@@ -36,15 +36,15 @@ _UNHEALTHY = re.compile(r"stopped sending heartbeats\):?\s*((?:\S*\d+\s)+)")
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Which process of how many, as the command line says it; `None` is what JAX finds out by itself.
+    """Place of a process among all processes of a command; JAX itself finds out what is `None`.
 
     Attributes:
       coordinator: `host:port` of the first process.
-      processes: how many there are.
-      process: which this is.
-      cores: how many CPU cores it uses; `None` for all that it may.
-      terminal: the file descriptor of what is shown while it runs, if it is shown at all.
-      parent: one that ends with who has started it.
+      processes: the number of processes.
+      process: the index of this process, from 0.
+      cores: the number of CPU cores that it uses; `None` for all that it may use.
+      terminal: the file descriptor for messages shown while it runs; `None` to show none.
+      parent: the file descriptor of a pipe that closes when the parent process ends.
     """
 
     coordinator: str | None = None
@@ -59,7 +59,7 @@ def check(distributed: bool, coordinator: str | None, processes: int | None, pro
     """Refuse options of the command line that do not go together.
 
     Raises:
-      ArgumentError: naming what is missing.
+      ArgumentError: names the option that is missing or wrong.
     """
     given = {"--coordinator": coordinator, "--processes": processes, "--process": process}
     for name, value in given.items():
@@ -84,17 +84,18 @@ def check(distributed: bool, coordinator: str | None, processes: int | None, pro
 
 
 def place() -> Place | None:
-    """Which process this is, if `launch` has started it."""
+    """Return the place of this process if `launch` has started it, else `None`."""
     told = os.environ.get(PLACE)
     return None if told is None else Place(**json.loads(told))
 
 
 def take_place(mine: Place) -> None:
-    """Be the process that `launch` has started: what libraries print goes to it, and not to the user.
+    """Take the place given by `launch`: what libraries print goes to the parent, not to the user.
 
-    It ends when the one that has started it is gone.
+    The process ends when its parent is gone.
     """
     shown_at = os.open(os.devnull, os.O_WRONLY) if mine.terminal is None else os.dup(1)
+    # Libraries that print to stdout below Python now write to the pipe that the parent reads.
     os.dup2(2, 1)
     sys.stdout = os.fdopen(shown_at, "w", buffering=1)
     if mine.terminal is not None:
@@ -104,17 +105,17 @@ def take_place(mine: Place) -> None:
 
 
 def launch(coordinator: str | None, processes: int | None, process: int | None) -> int:
-    """Run this command in a process of its own, or in all of them where they are on this machine.
+    """Run this command in a child process, or in all N if they are started on this machine.
 
     Returns:
-      The exit status: that of the first process that failed by itself, `LOST` if one was killed.
+      The exit status of the first process that failed by itself; `LOST` if one was killed.
     """
     is_local = coordinator is None and processes is not None
     if is_local:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    # The other end is closed with this process, however that ends.
+    # However this process ends, its end of the pipe closes with it; the children see that and end too.
     parent, _ = os.pipe()
     terminal = os.dup(2)
     children = []
@@ -130,6 +131,7 @@ def launch(coordinator: str | None, processes: int | None, process: int | None) 
         )
         children.append(_Child(mine))
     os.close(parent)
+    # Otherwise the thread of `interruption.watch` would end this process a while after the first signal.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -142,7 +144,7 @@ def launch(coordinator: str | None, processes: int | None, process: int | None) 
 
 
 class _Child:
-    """A process of the program: what it says below Python is kept, lines of the command are shown."""
+    """Child process: `jaxarch: ` lines are shown if it has a terminal; other lines of stderr are kept."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -155,6 +157,7 @@ class _Child:
             text=True,
             errors="replace",
             pass_fds=fds,
+            # Ctrl-C in the terminal then reaches only this process, which passes it on.
             start_new_session=True,
         )
         assert self.process.stderr is not None
@@ -163,35 +166,35 @@ class _Child:
 
     @property
     def name(self) -> str:
-        """Which of how many it is, as far as that is known."""
+        """Index and number of processes in words, as far as they are known."""
         if self.place.process is None:
             return f"the process on {socket.gethostname()}"
         return f"process {self.place.process} of {self.place.processes}"
 
     def status(self) -> int | None:
-        """Its exit status, negative for a signal; `None` while it lives."""
+        """Return the exit status, negative for a signal; `None` while the process lives."""
         status = self.process.poll()
         if status is not None:
             self._reader.join(GRACE_SECONDS)
         return status
 
     def is_killed(self) -> bool:
-        """Return whether a signal ended it, and not because it could not reach another one."""
+        """Return whether a signal ended it for any reason other than losing another process."""
         return (self.status() or 0) < 0 and not self.is_after_another()
 
     def is_after_another(self) -> bool:
-        """Whether it was ended because it could not reach another one."""
+        """Return whether it was ended because it could not reach another process."""
         return self.status() == -signal.SIGABRT and _FATAL in "\n".join(self.said)
 
     def lost(self) -> str:
-        """Who it could not reach."""
+        """Name the processes that it could not reach."""
         text = "\n".join(self.said)
         found = _UNHEALTHY.search(text)
         numbers = sorted(set(re.findall(r"(\d+)\s", found[1]))) if found else ["0"]
         return f"process{'es' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
     def end(self) -> None:
-        """End it for certain."""
+        """Kill the process if it still lives, and wait for its end."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -205,12 +208,12 @@ class _Child:
 
 
 def _own_gpu(place: Place) -> dict[str, str]:
-    """Of processes of one machine each has a GPU of its own, where there are some; CPUs are not told so."""
+    """Give each process started on this machine one GPU, where there are some; CPUs are not assigned."""
     return {} if place.cores is None else {"JAX_LOCAL_DEVICE_IDS": str(place.process)}
 
 
 def _watched(children: list[_Child]) -> int:
-    """The exit status of them all, when all have ended."""
+    """Wait until all processes have ended, and return the exit status of the command."""
     failed = _wait_for(children)
     if failed is None:
         return 0
@@ -225,7 +228,7 @@ def _watched(children: list[_Child]) -> int:
 
 
 def _wait_for(children: list[_Child]) -> _Child | None:
-    """Wait until all have ended, and end the others soon after one that failed, which is returned."""
+    """Wait until all have ended; end the others soon after a failure. Return the failed process, if any."""
     failed: _Child | None = None
     latest = float("inf")
     while any(child.status() is None for child in children):
@@ -245,7 +248,7 @@ def _wait_for(children: list[_Child]) -> _Child | None:
 
 
 def _first_failed(children: list[_Child]) -> _Child | None:
-    """One that has ended as it should not: rather one that was the cause than one that lost another."""
+    """Return a failed process, if any: the cause of a failure before a process that lost another."""
     failed = [child for child in children if child.status() not in (None, 0)]
     return min(failed, key=_Child.is_after_another, default=None)
 
@@ -271,7 +274,7 @@ def _tell(children: list[_Child], number: int, frame: FrameType | None = None) -
 
 
 def _end_with(parent: int) -> None:
-    """End when the other end of a pipe is closed: its process is gone."""
+    """End this process when the other end of the pipe closes, which means that the parent is gone."""
     while os.read(parent, 1):
         pass
     os._exit(LOST)

@@ -1,6 +1,6 @@
-"""Figures that answer to the mouse: what an experiment shows of its runs, drawn by the browser.
+"""Interactive charts of an experiment's runs, drawn by the browser.
 
-Altair is imported with the first that is made into a specification.
+Altair is imported when the first chart is made into a specification.
 """
 
 from jaxarch.lab.charts.chart import Chart

@@ -1,4 +1,4 @@
-"""What a chart shows: runs as points, which tell what they are when they are pointed at."""
+"""Charts of runs as points, with a tooltip for each point."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from jaxarch.lab.checks import check_known, shown
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """Runs as points: two quantities, or one against names; series can be picked.
+    """Chart of runs as points: two quantities, or one against names; series can be selected.
 
     Attributes:
-      title: what is shown of what.
-      table: a row a run.
+      title: the title.
+      table: one row per run.
       x: a column of numbers.
-      y: a column of numbers, or of names, in whose order of appearance the rows of the chart are.
-      series: the column that the points of a series have in common; each has a colour and a shape.
-      at: the column of a setting: medians over the runs of each are joined, in the order of its values. Where
-        `y` has names, the medians of each are marked in any case.
-      labels: words for columns, for the axes and for what a point tells; else their names are used.
-      tells: further columns whose values a point tells.
-      logarithmic: whether x and y have logarithmic axes, on which only what is above 0 has a place.
+      y: a column of numbers, or of names; the rows of the chart follow the names' order of appearance.
+      series: the column that defines the series; each series has a color and a shape.
+      at: the column of a setting. A line joins the medians over the runs of each value, in the values' order.
+        If `y` has names, the median of each name is marked in any case.
+      labels: labels of columns, for axes and tooltips; by default the columns' names.
+      tells: further columns for the tooltips.
+      logarithmic: whether x and y have logarithmic axes, which show only values above 0.
 
     Raises:
-      ArgumentError: a column that the table lacks.
+      ArgumentError: the table lacks a column.
     """
 
     title: str
@@ -55,12 +55,12 @@ class Chart:
 
     @property
     def by_name(self) -> bool:
-        """Whether y has names, and not numbers."""
+        """True if y has names rather than numbers."""
         return not pd.api.types.is_numeric_dtype(self.table[self.y])
 
     @property
     def points(self) -> pd.DataFrame:
-        """The runs that have a place: those with finite numbers, above 0 on logarithmic axes."""
+        """Runs that the chart can show: finite numbers, above 0 on logarithmic axes."""
         return self._placed(self._finite)
 
     @property
@@ -70,7 +70,7 @@ class Chart:
         return runs[np.isfinite(runs[numbers].to_numpy(float)).all(axis=1)]
 
     def _placed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Those rows that are above 0 where an axis is logarithmic."""
+        """Keep the rows that are above 0 on logarithmic axes."""
         for name, logarithmic in zip((self.x, self.y), self.logarithmic, strict=True):
             if logarithmic and name in rows:
                 rows = rows[rows[name] > 0]
@@ -78,26 +78,26 @@ class Chart:
 
     @property
     def medians(self) -> pd.DataFrame:
-        """The medians over runs, and how many these are, in a column `runs`; none without a setting.
+        """Medians over runs, with the number of runs in a column `runs`; empty without names or a setting.
 
-        A median has a place or not, as a run has.
+        Medians that the chart cannot show are left out, as runs are.
         """
         within = self.y if self.by_name else self.at
         if not within:
             return pd.DataFrame()
         keys = list(dict.fromkeys((self.series, within)))
         numbers = [name for name in dict.fromkeys((self.x, self.y)) if name not in keys]
-        # Of all runs: one without a place on a logarithmic axis, an empty layer, counts all the same.
+        # A run that a logarithmic axis cannot show, such as an empty layer, still counts in the median.
         groups = self._finite.groupby(keys, sort=False)
         return self._placed(groups[numbers].median().assign(runs=groups.size()).reset_index())
 
     def label(self, column: str) -> str:
-        """What a column is called."""
+        """Return the label of a column."""
         return self.labels.get(column, column.replace("_", " "))
 
     @property
     def description(self) -> str:
-        """What is to be seen, in words, for who cannot see it."""
+        """Description of the chart in words, for readers who cannot see it."""
         names = ", ".join(map(str, self.points[self.series].unique()))
         return (
             f"{self.title}: {len(self.points)} runs as points, {self.label(self.x)} across and "

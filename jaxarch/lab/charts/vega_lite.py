@@ -1,4 +1,4 @@
-"""Charts as specifications of Vega-Lite, and the library that draws them in a browser."""
+"""Vega-Lite specifications of charts, and the library that draws them in a browser."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from jaxarch.lab.charts.chart import Chart
 from jaxarch.lab.checks import shown
 
 COLOURS = ("#0072B2", "#D55E00", "#00875F", "#B5588F", "#A87400", "#3E7FC1", "#7A7A7A")
-"""As in the other figures, but each stands out from white and from a dark page alike."""
+"""Colors as in the other figures, but each stands out from both a white and a dark page."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left")
 ROW = 30
-"""Pixels that a name takes of the height."""
+"""Height of a name's row, in pixels."""
 HEIGHT = 340
 DIGITS = 6
-"""Significant ones of every number: a point is placed, and told, no finer."""
+"""Significant digits of every number, in positions and tooltips."""
 TEXTS = {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12}
-"""How axes and legends are written: in the colour of the page's own text."""
+"""Style of axes and legends: the color of the page's own text."""
 
 _BUNDLE = """
 import sys, vl_convert
@@ -31,16 +31,16 @@ version = sys.argv[1] if sys.argv[1] in vl_convert.get_vegalite_versions() else 
 sys.stdout.reconfigure(encoding="utf-8", newline="")
 print(vl_convert.javascript_bundle(vl_version=version), end="")
 """
-"""Without a snippet, which is what makes Vega, Vega-Lite and vega-embed global."""
+"""A bundle without a snippet makes Vega, Vega-Lite and vega-embed global."""
 
 
 @cache
 def javascript() -> str:
-    """The JavaScript of Vega, Vega-Lite and vega-embed, which needs no network; it sets `vegaEmbed`."""
+    """Return the JavaScript of Vega, Vega-Lite and vega-embed; it needs no network, and sets `vegaEmbed`."""
     import altair
 
     wanted = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    # Its engine ends the whole process where virtual memory is limited, so it has one of its own.
+    # Its engine ends the whole process if virtual memory is limited, so run it in a process of its own.
     done = subprocess.run([sys.executable, "-c", _BUNDLE, wanted], capture_output=True, encoding="utf-8")
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
@@ -52,9 +52,10 @@ def javascript() -> str:
 
 
 def specification(chart: Chart) -> dict[str, Any]:
-    """A chart in Vega-Lite, its data within; it is as wide as the page lets it be.
+    """Return a chart as a Vega-Lite specification with its data, as wide as the page allows.
 
-    Texts have the colour of the page's. The longest name of a series is in `usermeta`, as characters.
+    Texts have the color of the page's text. `usermeta` has the length of the longest series name, in
+    characters.
 
     Example:
       >>> import pandas as pd
@@ -86,7 +87,7 @@ def specification(chart: Chart) -> dict[str, Any]:
     shape = alt.Shape(**by_series, legend=legend, scale=alt.Scale(domain=series, range=shapes))
 
     def placed(rows: pd.DataFrame) -> alt.Chart:
-        """What all layers have in common."""
+        """Make the base of a layer: data, positions and color."""
         y = (
             alt.Y(fields[chart.y], type="nominal", title=None, sort=names)
             if chart.by_name
@@ -130,7 +131,7 @@ def specification(chart: Chart) -> dict[str, Any]:
 
 
 def _fields(chart: Chart) -> dict[str, str]:
-    """Names of ours by column: columns may have any name, dots and brackets too."""
+    """Return a safe field name for each column: columns may have any name, with dots and brackets too."""
     fields = {name: f"c{i}" for i, name in enumerate(chart.columns)} | {"runs": "runs"}
     fields[chart.x] = "x"
     if chart.y != chart.series:
@@ -139,7 +140,7 @@ def _fields(chart: Chart) -> dict[str, str]:
 
 
 def _in_the_page(layered: Any) -> dict[str, Any]:
-    """The specification of layers in the width and the colours of their page."""
+    """Return the specification of layers, in the width and the colors of the page."""
     import altair as alt
 
     made: dict[str, Any] = (
@@ -167,7 +168,7 @@ def _in_the_page(layered: Any) -> dict[str, Any]:
 
 
 def _type(chart: Chart, column: str) -> Any:
-    """Names are nominal, and so is what is true or false."""
+    """Return the type of a column: names and booleans are nominal."""
     if column == "runs":
         return "quantitative"
     values = chart.table[column]
@@ -176,7 +177,7 @@ def _type(chart: Chart, column: str) -> Any:
 
 
 def _records(rows: pd.DataFrame, chart: Chart, fields: dict[str, str]) -> list[dict[str, Any]]:
-    """The rows as JSON takes them: numbers rounded, those that are not finite absent, all else as text."""
+    """Return rows for JSON: rounded numbers, `None` for non-finite ones, text for all else."""
     columns = {
         fields[name]: [_plain(value, name == chart.series) for value in rows[name]]
         for name in rows

@@ -1,4 +1,4 @@
-"""Random rows with equally many of each class; smaller sets are parts of larger ones."""
+"""Random rows with equally many of each class; smaller sets are subsets of larger ones."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def balanced_rows(
     per_class: int | None = None,
     size: int | None = None,
 ) -> np.ndarray:
-    """Equally many of `rows` of each class, drawn at random without replacement, the classes in turn.
+    """Draw equally many of `rows` of each class, at random without replacement, with the classes in turn.
 
-    The first k of them are balanced too, for every multiple k of the number of classes, and they are the set
-    of size k that the same key draws: sets of 50, 100 and 500 are each a part of the next.
+    The first k rows are balanced too, for every multiple k of the number of classes. They are the set of size
+    k that the same key draws: sets of 50, 100 and 500 are each a subset of the next.
 
     Args:
       key: class c is drawn from `fold_in(key, c)`.
       labels: the class of every example, integers from 0 on, shape (examples,).
       rows: the examples to draw from, such as `np.arange(images.train)`.
-      per_class: how many of each class in `labels`.
-      size: how many in all, in place of `per_class`: a multiple of the number of classes.
+      per_class: number of rows of each class in `labels`.
+      size: number of rows in all, in place of `per_class`: a multiple of the number of classes.
 
     Returns:
       Rows, int32, shape (size,): the classes in ascending order, again and again.
 
     Raises:
-      ArgumentError: both or neither of `per_class` and `size`, a size that is no such multiple, more than a
-        class has, labels or rows that are none.
+      ArgumentError: both or neither of `per_class` and `size`, a size that is not such a multiple, more rows
+        than a class has, invalid labels or rows.
 
     Example:
       >>> import jax, jaxarch, numpy as np
@@ -72,7 +72,7 @@ def balanced_rows(
 
 
 def draw(key: Array, rows: np.ndarray, count: int) -> np.ndarray:
-    """The first `count` of some rows in a random order."""
+    """Return the first `count` of `rows` in a random order."""
     if is_traced(key):
         raise ArgumentError("key: rows are drawn on the host; draw them outside of jit and vmap")
     return rows[np.asarray(jax.random.permutation(key, len(rows)))[:count]]

@@ -1,4 +1,4 @@
-"""Arrays that took long to decode, kept for the next time."""
+"""Cache of arrays that take long to decode."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CHECKSUM = "__sha256__"
 def cached(
     name: str, files: Iterable[Path], make: Callable[[], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """The arrays that `make` decodes from files: from the cache if it has them, else made and kept.
+    """Return the arrays that `make` decodes from files; read them from the cache if it has them.
 
-    What is kept is used only if its SHA-256 is right: of the arrays, and of the names, sizes and times of
-    change of the files. A folder that cannot be written costs only the time of decoding again.
+    Cached arrays are used only if their SHA-256 is right. It covers the arrays, and the names, sizes and
+    modification times of the files. If the cache cannot be written, the only cost is decoding again.
     """
     path = own_folder() / f"{name}.npz"
     source = np.asarray(json.dumps([[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]))

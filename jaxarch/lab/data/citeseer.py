@@ -1,4 +1,4 @@
-"""Citeseer: 3312 abstracts of papers as bags of words, six classes; comes with the install."""
+"""Citeseer: 3312 abstracts of papers as bags of words, six classes; installed with jaxarch."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SHA256 = "b96a66c47725a3d4f99d6fabb0b3891d75e0d4422b32bc6f9e8df02bd392c190"
 
 
 def features() -> Dataset:
-    """Citeseer as [D] section 5 has it: the first 64 principal components of all 3312 abstracts."""
+    """Return Citeseer as in [D] section 5: the first 64 principal components of all 3312 abstracts."""
     x, y = words()
     return from_arrays(principal_components(x, 64), y, "citeseer")
 
 
 def words() -> tuple[sparse.csr_matrix, np.ndarray]:
-    """Which of 3703 words each abstract has, 0 or 1, CSR, shape (3312, 3703); and its class, 0 to 5.
+    """Return the bags of words (0 or 1, CSR, shape (3312, 3703)) and the classes (0 to 5) of all abstracts.
 
-    The papers of the citation graph that have neither words nor a class, 15 of 3327, are left out.
+    The 15 of 3327 papers in the citation graph that have neither words nor a class are left out.
 
     Raises:
-      ArgumentError: the file is not the one that was installed.
+      ArgumentError: the file is not the installed one.
     """
     if not FILE.is_file() or hashlib.sha256(FILE.read_bytes()).hexdigest() != SHA256:
         raise ArgumentError(f"dataset: {FILE} is missing, truncated or altered; install jaxarch again")

@@ -1,4 +1,4 @@
-"""Labelled examples, and the user's own arrays as such."""
+"""Labelled examples, also from the user's own arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Dataset(NamedTuple):
 
 
 def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
-    """The user's arrays as a data set.
+    """Make a data set from the user's arrays.
 
     Args:
       x: numbers, shape (examples, ...); trailing dimensions are flattened.
@@ -66,11 +66,11 @@ def check_dataset(data: object) -> None:
     """Raise unless it is a `Dataset`.
 
     Raises:
-      ArgumentError: saying how arrays become one.
+      ArgumentError: not a `Dataset`; says how to make one from arrays.
     """
     if not isinstance(data, Dataset):
         raise ArgumentError(f"data: expected a Dataset, as of load or from_arrays(x, y), got {shown(data)}")
-    # A Dataset can be made by hand, past from_arrays.
+    # A Dataset can be made by hand, without the checks of from_arrays.
     x, y = data.x, data.y
     is_right = all(isinstance(array, np.ndarray) and array.dtype.kind in "biuf" for array in (x, y))
     if not is_right or x.ndim != 2 or y.shape != x.shape[:1] or x.dtype.kind != "f":
@@ -81,10 +81,10 @@ def check_dataset(data: object) -> None:
 
 
 def array_of(name: str, values: object) -> np.ndarray:
-    """The user's numbers as an array.
+    """Turn the user's numbers into an array.
 
     Raises:
-      ArgumentError: rows of different lengths, or whatever else makes no array.
+      ArgumentError: rows of different lengths, or anything else that is not an array.
     """
     try:
         return np.asarray(values)
@@ -93,7 +93,7 @@ def array_of(name: str, values: object) -> np.ndarray:
 
 
 def checked_labels(y: object, examples: int) -> np.ndarray:
-    """Class labels as int32, shape (examples,).
+    """Check class labels, and return them as int32, shape (examples,).
 
     Raises:
       ArgumentError: wrong rank, dtype or length, negative labels, fewer than two classes.
@@ -113,7 +113,7 @@ def checked_labels(y: object, examples: int) -> np.ndarray:
 
 
 def check_classes(argument: str, classes: Sequence[int], labels: np.ndarray, name: str) -> None:
-    """Raise unless there is a class, none is named twice, and the labels, of the data `name`, have each."""
+    """Raise unless there is a class, none is named twice, and the labels of the data `name` have them all."""
     known = np.unique(labels).tolist()
     try:
         count, distinct = len(classes), len(set(classes))

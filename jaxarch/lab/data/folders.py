@@ -1,4 +1,4 @@
-"""Where data is looked for, and where our own is kept."""
+"""Folders of data: where to look for it, and where jaxarch keeps its own."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 
 def own_folder() -> Path:
-    """Where downloads and decoded arrays are kept: `$XDG_CACHE_HOME/jaxarch/data`, else under `~/.cache`."""
+    """Return the folder of downloads and decoded arrays: `$XDG_CACHE_HOME/jaxarch/data`, or in `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxarch" / "data"
 
 
 def data_folders() -> list[Path]:
-    """The folders to look in, in order.
+    """Return the folders to search for data, in order.
 
-    `TFDS_DATA_DIR`; `JAXARCH_DATA` and its subfolders `tfds` and `tfds_tfrecord`; our own; and
-    `~/tensorflow_datasets`, where tensorflow-datasets puts what it prepares.
+    They are `TFDS_DATA_DIR`; `JAXARCH_DATA` and its subfolders `tfds` and `tfds_tfrecord`; jaxarch's own; and
+    `~/tensorflow_datasets`, the default folder of tensorflow-datasets.
     """
     folders = []
     if named := os.environ.get("TFDS_DATA_DIR"):

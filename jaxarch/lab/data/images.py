@@ -1,4 +1,4 @@
-"""Labelled pictures, and the user's own arrays as such."""
+"""Labelled pictures, also from the user's own arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Images(NamedTuple):
       name: shown in results.
       x: pixels, uint8, shape (examples, height, width, channels).
       y: class labels, int32, shape (examples,).
-      train: the first so many are for training, the rest for testing; all, where no split is published.
+      train: number of pictures for training, which come first; the rest is for testing. All of them if no
+        split is published.
     """
 
     name: str
@@ -28,10 +29,10 @@ class Images(NamedTuple):
     train: int
 
     def of_classes(self, classes: Sequence[int]) -> Images:
-        """The pictures of some classes, in their order here, labelled 0, 1, ... in the order of `classes`.
+        """Return the pictures of some classes, in their order here, labelled 0, 1, ... as in `classes`.
 
         Raises:
-          ArgumentError: no class, one that is named twice or that no picture has.
+          ArgumentError: no class, a class that is named twice or that no picture has.
         """
         check_classes("classes", classes, self.y, self.name)
         kept = np.isin(self.y, classes)
@@ -42,9 +43,9 @@ class Images(NamedTuple):
         return Images(self.name, self.x[kept], new, int(kept[: self.train].sum()))
 
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of each channel, of pixels / 255, over the pictures for training."""
+        """Return mean and standard deviation of pixels / 255 for each channel, over the training pictures."""
         pixels = self.x[: self.train]
-        # Over examples first, which is ten times as fast; the square of a uint8 is a uint16.
+        # Averaging over examples first is ten times as fast. The square of a uint8 fits a uint16.
         mean = pixels.mean(axis=0, dtype=np.float64).mean(axis=(0, 1))
         square = np.square(pixels, dtype=np.uint16).mean(axis=0, dtype=np.float64).mean(axis=(0, 1))
         std = np.sqrt(np.maximum(square - mean**2, 0))
@@ -52,13 +53,13 @@ class Images(NamedTuple):
 
 
 def images_from_arrays(x: object, y: object, name: str = "arrays", train: int | None = None) -> Images:
-    """The user's arrays as labelled pictures.
+    """Make labelled pictures from the user's arrays.
 
     Args:
       x: pixels, uint8, shape (examples, height, width, channels), or (examples, height, width).
       y: integer labels, shape (examples,).
       name: shown in results.
-      train: the first so many are for training; by default all.
+      train: number of pictures for training, which come first; by default all.
 
     Raises:
       ArgumentError: wrong rank or dtype, lengths that differ, fewer than two classes.

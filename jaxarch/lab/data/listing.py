@@ -1,4 +1,4 @@
-"""What `jaxarch data` prints."""
+"""Output of `jaxarch data`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxarch.lab.data.tfds_files import find_prepared
 
 
 def overview() -> Iterator[str]:
-    """Every source: ready or not and where, what it is, how to get it."""
+    """Yield lines on every source: whether and where it is ready, its description, how to get it."""
     for name, source in SOURCES.items():
         yield f"{name:<10}{_status(name)}"
         yield f"{'':<10}{source.description}"
@@ -23,7 +23,7 @@ def overview() -> Iterator[str]:
 
 
 def details(name: str) -> Iterator[str]:
-    """One data set, a name or an npz file; if it is there, as it is loaded, with the examples of each class.
+    """Yield lines on one data set (a name or an npz file); if it is there, its shapes and class counts.
 
     Raises:
       ArgumentError: as `load` and `load_images` do.

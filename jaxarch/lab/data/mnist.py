@@ -1,4 +1,4 @@
-"""MNIST, from whichever of its forms is there: the four original archives, or TFDS's files."""
+"""MNIST, read from the four original archives or from TFDS's files, whichever is there."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ ARCHIVES = {
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
-"""The SHA-256 of each, as tensorflow-datasets registers it."""
+"""SHA-256 of each archive, as tensorflow-datasets registers it."""
 
 CONTENT = {
     "train": "54e1ab866c9484947dd4821c52bb7a43938f555d6b046be6af55247f8e6ffc64",
     "test": "97b756d55950f1841ebd48df7379b9b2fc87a10d63e08d6213dad41d564e8508",
 }
-"""The SHA-256 over the sorted SHA-256s of all pictures with their labels."""
+"""SHA-256 over the sorted SHA-256s of all pictures with their labels, for each split."""
 
 
 def features() -> Dataset:
-    """MNIST as [D] section 5 has it: 70,000 examples of 64 window means, in [0, 255]; see `crop_and_pool`."""
+    """Return MNIST as in [D] section 5: 70,000 examples of 64 means in [0, 255]; see `crop_and_pool`."""
     pictures = images()
     return from_arrays(crop_and_pool(pictures.x[..., 0]), pictures.y, "mnist")
 
 
 def images() -> Images:
-    """The 70,000 pictures of 28 x 28 pixels; the first 60,000 for training.
+    """Return the 70,000 pictures of 28 x 28 pixels; the first 60,000 are for training.
 
-    The archives and TFDS's files have the same pictures in different orders. Here each part is in the order
-    of its pictures' SHA-256s, so that every form gives the same rows, and a seed the same split.
+    The archives and TFDS's files have the same pictures in different orders. Each part is therefore sorted by
+    its pictures' SHA-256s, so that both forms give the same rows, and a seed gives the same split.
 
     Raises:
-      ArgumentError: MNIST is not there; a file that is truncated, altered or foreign, naming it.
+      ArgumentError: MNIST is not there; a truncated, altered or foreign file, which the message names.
     """
     place = find()
     if place is None:
@@ -59,7 +59,7 @@ def images() -> Images:
 
 
 def find() -> Path | None:
-    """The folder that MNIST is read from: the first in `data_folders` that has it in one of its forms."""
+    """Return the folder to read MNIST from: the first in `data_folders` that has either form."""
     for folder in data_folders():
         if all((folder / FOLDER / name).is_file() for name in ARCHIVES):
             return folder / FOLDER
@@ -69,7 +69,7 @@ def find() -> Path | None:
 
 
 def status() -> tuple[bool, str]:
-    """Whether MNIST can be read, and from where, or why not."""
+    """Return whether MNIST can be read, and its folder or the reason why not."""
     place = find()
     if place is not None and place.name == FOLDER:
         return True, str(place)
@@ -77,7 +77,7 @@ def status() -> tuple[bool, str]:
 
 
 def download() -> Path:
-    """Fetch the four archives with TFDS, which checks their checksums, into our own folder.
+    """Fetch the four archives into our own folder with TFDS, which checks their checksums.
 
     Raises:
       ArgumentError: no network, an archive that is not the original, a package that is not installed.
@@ -93,7 +93,7 @@ def _read_archives(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_archive(path: Path) -> np.ndarray:
-    """The array in an archive of IDX format: a type, the number of axes, their lengths, the values."""
+    """Read the array of an archive in IDX format: a type, the number of axes, their lengths, the values."""
     packed = path.read_bytes()
     if hashlib.sha256(packed).hexdigest() != ARCHIVES[path.name]:
         raise ArgumentError(f"dataset: {path} is truncated, altered or foreign: its SHA-256 is not MNIST's")
@@ -106,7 +106,7 @@ def _read_archive(path: Path) -> np.ndarray:
 def _in_order(
     images: np.ndarray, labels: np.ndarray, split: str, place: Path
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in the order of their hashes, if they are MNIST's."""
+    """Sort rows by their hashes; raise if they are not MNIST's."""
     hashes = [
         hashlib.sha256(image.tobytes() + bytes([label])).digest()
         for image, label in zip(images, labels.astype(np.uint8), strict=True)

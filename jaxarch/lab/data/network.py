@@ -1,4 +1,4 @@
-"""The only file that reaches for the network, when a user asks: `jaxarch data NAME --download`."""
+"""Downloads, only when a user asks (`jaxarch data NAME --download`); no other file uses the network."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ PATIENCE = 5.0
 
 
 def download_with_tfds(module: str, builder: str, folder: Path) -> Path:
-    """Fetch the files of a TFDS builder, without TensorFlow; TFDS checks the checksums that it registers.
+    """Fetch the files of a TFDS builder without TensorFlow; TFDS checks its registered checksums.
 
     Args:
-      module: where the builder is.
-      builder: its name.
-      folder: where the files go, under the last part of their addresses, once all of them are there.
+      module: the module of the builder.
+      builder: the name of the builder.
+      folder: the folder for the files, named by the last part of their addresses. They are moved there once
+        all are downloaded.
 
     Returns:
       The folder.
 
     Raises:
-      ArgumentError: a package that is not installed, a host that is not reached within seconds, a file that
-        is not the one registered, a folder that cannot be written.
+      ArgumentError: a package that is not installed, a host that does not answer within seconds, a file with
+        another checksum, a folder that cannot be written.
     """
     try:
         import tensorflow_datasets as tfds
@@ -51,7 +52,7 @@ def download_with_tfds(module: str, builder: str, folder: Path) -> Path:
             manager = tfds.download.DownloadManager(
                 download_dir=partial, url_infos=infos, force_checksums_validation=True
             )
-            # One after the other: of several at once, the others would go on when one has failed.
+            # Download one after the other: in parallel, the others would go on after one has failed.
             files = {url.rsplit("/", 1)[-1]: manager.download(url) for url in infos}
             folder.mkdir(exist_ok=True)
             for name, file in files.items():
@@ -66,10 +67,10 @@ def download_with_tfds(module: str, builder: str, folder: Path) -> Path:
 def check_reachable(url: str) -> None:
     """Raise unless a connection to the host of an address (or to the proxy for it) opens within seconds.
 
-    In a thread, since nothing bounds the time in which a name is looked up.
+    The connection is tried in a thread, since nothing bounds the time of a name lookup.
 
     Raises:
-      ArgumentError: naming the host.
+      ArgumentError: no connection; names the host.
     """
     target = urlsplit(getproxies().get(urlsplit(url).scheme) or url)
     opened = threading.Event()

@@ -1,4 +1,4 @@
-"""Data sets by name: what each is, whether it is there, and how to get it; and the user's own files."""
+"""Data sets by name, with description, status and how to get them; and the user's own files."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from jaxarch.lab.data.tfds_files import find_prepared, prepared_status, read_pre
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A data set that can be asked for by name; it has features, pictures or both.
+    """Data set with a name; it has features, pictures or both.
 
     Attributes:
-      description: what it is, one line.
-      how_to_get: one line.
-      citation: whom to cite, one line.
-      status: whether it can be read, and where it is, or why it cannot. Nothing is read or fetched.
-      features: read what `load` gives, where that is not the pixels of the pictures.
-      images: read the pictures, if it is made of any.
-      download: fetch it, and say where it is, if that can be done.
+      description: a description in one line.
+      how_to_get: how to get it, in one line.
+      citation: the work to cite, in one line.
+      status: returns whether it can be read, and its place or the reason why not; reads and fetches nothing.
+      features: reads the features for `load`, if they are not the pixels of the pictures.
+      images: reads the pictures, if there are any.
+      download: fetches the data set and returns its folder, if that is possible.
     """
 
     description: str
@@ -42,7 +42,7 @@ class Source:
 
 
 def digits() -> Images:
-    """The handwritten digits that scikit-learn brings: 1797 pictures of 8 x 8 pixels, 0 to 16."""
+    """Return the handwritten digits of scikit-learn: 1797 pictures of 8 x 8 pixels, 0 to 16."""
     with from_extra("lab", "dataset: digits"):
         from sklearn.datasets import load_digits
 
@@ -51,7 +51,7 @@ def digits() -> Images:
 
 
 def prepared(name: str, description: str, citation: str) -> Source:
-    """A data set of pictures that is there once tensorflow-datasets has prepared it."""
+    """Return the source of a data set of pictures that tensorflow-datasets prepares."""
     return Source(
         description,
         f"tfds build {name} (needs pip install 'jaxarch[data]' tensorflow; to read it needs no TensorFlow); "
@@ -98,14 +98,14 @@ SOURCES: dict[str, Source] = {
         "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
     ),
 }
-"""The data sets that come with a name: for each what it is, where it is from, and how it is read."""
+"""All data sets with a name: description, origin, and functions that read them."""
 
 
 def load(dataset: str | os.PathLike[str]) -> Dataset:
-    """Features by the name of a data set, or from an npz file with arrays `x` and `y`.
+    """Load features by the name of a data set, or from an npz file with arrays `x` and `y`.
 
-    MNIST and Citeseer are preprocessed as in [D] section 5, up to `unit_norm`. Whatever else `load_images`
-    knows is given as its pixels. No pickle is ever loaded, and nothing is downloaded.
+    MNIST and Citeseer are preprocessed as in [D] section 5, except for `unit_norm`. Any other data set of
+    `load_images` is given as its pixels. No pickle is ever loaded, and nothing is downloaded.
 
     Raises:
       ArgumentError: an unknown name, a data set that is not there, a file that cannot be read or lacks `x` or
@@ -128,19 +128,19 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
 
 
 def load_images(dataset: str | os.PathLike[str]) -> Images:
-    """Labelled pictures, before any preprocessing.
+    """Load labelled pictures, before any preprocessing.
 
     Args:
-      dataset: a name, such as `cifar10`; the name of any other data set of pictures that tensorflow-datasets
-        has prepared in one of its folders (`TFDS_DATA_DIR`, `JAXARCH_DATA`, `~/tensorflow_datasets`), or the
-        path of its files; or an npz file with arrays `x`, uint8, shape (examples, height, width) or
+      dataset: a name, such as `cifar10`; or the name, or the path, of any other data set of pictures that
+        tensorflow-datasets has prepared. Names are looked up in its folders (`TFDS_DATA_DIR`, `JAXARCH_DATA`,
+        `~/tensorflow_datasets`). Or an npz file with arrays `x`, uint8, shape (examples, height, width) or
         (examples, height, width, channels), and `y`.
 
     Returns:
-      `Images`. The rows of MNIST and of the digits are those that `load` has.
+      `Images`. The rows of MNIST and of the digits are the same as in `load`.
 
     Raises:
-      ArgumentError: no such data set, none of pictures, one that is not there or that is damaged; see also
+      ArgumentError: an unknown data set, one without pictures, one that is not there or is damaged; see also
         `images_from_arrays`.
 
     Example:
@@ -163,7 +163,7 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
 
 
 def load_prepared(name: str) -> Images:
-    """Pictures by the name that tensorflow-datasets has for them, or from the folder that they are in."""
+    """Load pictures that tensorflow-datasets has prepared, by their name there or by their folder."""
     place = find_prepared(name)
     if place is None:
         raise ArgumentError(
@@ -174,13 +174,14 @@ def load_prepared(name: str) -> Images:
 
 
 def download(name: str) -> Path:
-    """Fetch a data set over the network; the only function that does.
+    """Fetch a data set over the network; no other function downloads anything.
 
     Returns:
-      The folder that it is in now.
+      The folder of the data set.
 
     Raises:
-      ArgumentError: no such data set, none that is fetched, no network, a file that is not the original.
+      ArgumentError: an unknown data set, one that jaxarch does not fetch, no network, a file that is not the
+        original.
 
     Example:
       >>> import jaxarch

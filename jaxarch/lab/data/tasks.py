@@ -1,4 +1,4 @@
-"""Two groups of classes against each other: balanced, disjoint, reproducible splits for many runs."""
+"""Binary tasks of two groups of classes: balanced, disjoint, reproducible splits for many runs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from jaxarch.lab.data.dataset import Dataset, check_classes, check_dataset
 
 
 class Task(NamedTuple):
-    """For each run, which rows it trains and is tested on, and which classes count as 1.
+    """Binary task: for each run, its training rows, its test rows, and the classes that count as 1.
 
     Attributes:
       name: such as `1,2,3 v 4,5,6`; the first group is y = 1 unless flipped.
       train: rows to train on, int32, shape (runs, n).
       test: rows to test on, int32, shape (runs, m); none is among the run's training rows.
       targets: 1 where a class counts as y = 1, float32, shape (runs, classes).
-      seeds: which split each run has, shape (runs,).
+      seeds: the seed of each run's split, shape (runs,).
       flipped: whether the second group is y = 1, shape (runs,).
     """
 
@@ -46,7 +46,7 @@ class Task(NamedTuple):
     flipped: np.ndarray
 
     def labels(self, data: Dataset, rows: np.ndarray) -> np.ndarray:
-        """The binary labels of each run's rows, shape (runs, n)."""
+        """Return the binary labels of each run's rows, shape (runs, n)."""
         return np.take_along_axis(self.targets, data.y[rows], axis=1)
 
 
@@ -61,15 +61,15 @@ def two_groups(
     seeds: int,
     orientations: Sequence[bool] = (False, True),
 ) -> Task:
-    """Independent balanced splits for the task of telling two groups of classes apart.
+    """Draw independent balanced splits for the binary task of two groups of classes.
 
     Each seed draws `train_per_class` training and `test_per_class` other examples of every class, from
-    `fold_in(key, seed)`; each orientation (`True`: flipped, the second group is y = 1) has the same split.
+    `fold_in(key, seed)`. Both orientations (`True`: flipped, the second group is y = 1) have the same split.
 
     Raises:
-      ArgumentError: data that are no `Dataset`; groups that are empty, overlap or have classes that the data
-        lack; more examples asked for than a class has; counts that are not positive integers; orientations
-        that are not `True` or `False`.
+      ArgumentError: data that is not a `Dataset`; groups that are empty, overlap or have classes that the
+        data lacks; more examples than a class has; counts that are not positive integers; orientations that
+        are not `True` or `False`.
 
     Example:
       >>> import jax, jaxarch, numpy as np
@@ -127,13 +127,13 @@ def two_groups(
 
 
 def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Array]:
-    """A `gather` for problems: inputs, and classes turned into a run's own binary labels.
+    """Gather inputs, and turn their classes into the run's own binary labels; a `gather` for problems.
 
     `data` is `(x, y)`, `per_run` is `{"targets": (classes,)}` for one run. x may be a pytree of arrays.
 
     Raises:
-      ArgumentError: data that are no pair; classes that are not one array of integers; no targets; rows that
-        are no integers, or that the data lack.
+      ArgumentError: data that is not a pair; classes that are not one array of integers; no targets; rows
+        that are not integers, or that the data lacks.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -160,7 +160,7 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Arr
     if targets.ndim == 0:
         raise ArgumentError(f"per_run: expected targets of shape (classes,), got shape {targets.shape}")
     if any(isinstance(array, np.ndarray) for array in (y, targets)) and not is_traced((y, targets, rows)):
-        # NumPy has an exception for an index that is too large, and JAX takes the last entry instead.
+        # NumPy raises on an index that is too large, but JAX takes the last entry instead; so check here.
         numbers = np.asarray(rows)
         if numbers.size and not -len(y) <= numbers.min() <= numbers.max() < len(y):
             raise ArgumentError(f"rows: the data have {len(y)} examples, got {shown(rows)}")

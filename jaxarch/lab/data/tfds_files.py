@@ -1,4 +1,4 @@
-"""Pictures from the files of tensorflow-datasets (TFDS), in either of its formats, without TensorFlow."""
+"""Pictures from files of tensorflow-datasets (TFDS), in either of its formats, read without TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ INFO = "dataset_info.json"
 
 
 def read_tfds(name: str, split: str, folder: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures and their labels, from a data set that TFDS has prepared.
+    """Read pictures and their labels from a data set that TFDS has prepared.
 
-    Decoded once, then read from a cache.
+    They are decoded once, then read from a cache.
 
     Args:
-      name: the data set, such as `mnist`; with a configuration, `name/configuration`. Of several versions the
-        newest is read.
-      split: such as `train`.
+      name: the data set, such as `mnist`; with a configuration, `name/configuration`. The newest version is
+        read.
+      split: the name of a split, such as `train`.
       folder: TFDS's data directory.
 
     Returns:
@@ -39,8 +39,8 @@ def read_tfds(name: str, split: str, folder: str | os.PathLike[str]) -> tuple[np
       the order of the files.
 
     Raises:
-      ArgumentError: no such data set or split; no features `image` and `label`; pictures that are not of one
-        size; a file that is truncated, altered or foreign; a package that is not installed.
+      ArgumentError: an unknown data set or split; no features `image` and `label`; pictures of different
+        sizes; a file that is truncated, altered or foreign; a package that is not installed.
 
     Example:
       >>> import jaxarch
@@ -58,9 +58,9 @@ def read_tfds(name: str, split: str, folder: str | os.PathLike[str]) -> tuple[np
 
 
 def read_prepared(place: Path) -> Images:
-    """All pictures of a data set that TFDS has prepared, those of `train` before those of `test`.
+    """Read all pictures of a data set that TFDS has prepared, first `train`, then `test`.
 
-    Of a data set without `test`, `validation` is taken; without either, all pictures are for training.
+    If there is no `test`, `validation` takes its place; without either, all pictures are for training.
 
     Args:
       place: the folder of one version, as `find_prepared` finds it.
@@ -84,10 +84,10 @@ def read_prepared(place: Path) -> Images:
 
 
 def find_prepared(name: str) -> Path | None:
-    """Where a data set that TFDS has prepared is: in the first of `data_folders` that has it.
+    """Find a data set that TFDS has prepared, in the first of `data_folders` that has it.
 
     Args:
-      name: as TFDS calls it; or the path of its folder, or of the folder of one of its versions.
+      name: the name in TFDS; or the path of its folder, or of the folder of one of its versions.
     """
     if Path(name, INFO).is_file():
         return Path(name)
@@ -96,7 +96,7 @@ def find_prepared(name: str) -> Path | None:
 
 
 def prepared_status(place: Path | None) -> tuple[bool, str]:
-    """Whether a prepared data set can be read, and where it is, or why not."""
+    """Return whether a prepared data set can be read, and its folder or the reason why not."""
     if place is None:
         return False, f"none of {', '.join(map(str, data_folders()))} has it"
     try:
@@ -107,7 +107,7 @@ def prepared_status(place: Path | None) -> tuple[bool, str]:
 
 
 def prepared_folder(name: str, folder: str | os.PathLike[str]) -> Path | None:
-    """Where the newest version of a data set is in TFDS's data directory; `None` if it has none."""
+    """Return the folder of a data set's newest version in TFDS's data directory; `None` if there is none."""
     places = [info.parent for info in (as_path(folder, "folder") / as_path(name, "name")).glob(f"*/{INFO}")]
     versions = [place for place in places if re.fullmatch(r"\d+\.\d+\.\d+", place.name)]
     return max(versions, key=lambda place: [int(part) for part in place.name.split(".")], default=None)
@@ -117,7 +117,7 @@ def check_packages(place: Path) -> None:
     """Raise unless the packages that read a prepared data set are installed.
 
     Raises:
-      ArgumentError: naming the first that is not, and how to install it.
+      ArgumentError: names the first missing package, and how to install it.
     """
     needed = ["tensorflow_datasets", "PIL"]
     if any(place.glob("*.array_record*")):
@@ -145,7 +145,7 @@ def _decode(place: Path, split: str) -> dict[str, np.ndarray]:
     try:
         info = tfds.builder_from_directory(place).info
         splits, features = info.splits, info.features
-    except Exception as error:  # whatever TFDS's parsers raise on text that it did not write
+    except Exception as error:  # TFDS's parsers may raise anything on text that TFDS did not write
         raise ArgumentError(
             f"dataset: tensorflow-datasets cannot read {place / INFO} or features.json ({one_line(error)})"
         ) from None
@@ -164,7 +164,7 @@ def _decode(place: Path, split: str) -> dict[str, np.ndarray]:
                 row += 1
         except ArgumentError:
             raise
-        except Exception as error:  # whatever the decoders of records and pictures raise on foreign bytes
+        except Exception as error:  # the decoders may raise anything on foreign bytes
             raise ArgumentError(
                 f"dataset: {path} is missing, truncated, altered or foreign ({one_line(error)})"
             ) from None
@@ -189,7 +189,7 @@ def _check_features(place: Path, features: Any) -> None:
 
 
 def _records(path: Path, count: int) -> list[bytes]:
-    """The records of one file, as many as there must be."""
+    """Read the records of one file; raise unless there are `count`."""
     if ".tfrecord" in path.name:
         records = read_tfrecords(path)
     elif ".array_record" in path.name:
@@ -210,5 +210,5 @@ def _records(path: Path, count: int) -> list[bytes]:
 
 
 def _no_advice(record: logging.LogRecord) -> bool:
-    """TFDS advises, on each start, to install OpenCV; Pillow does."""
+    """Filter out TFDS's advice, on each start, to install OpenCV: Pillow suffices."""
     return "OpenCV" not in record.getMessage()

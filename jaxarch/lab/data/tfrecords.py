@@ -1,6 +1,6 @@
-"""TFRecord files read without TensorFlow, every checksum checked.
+"""Reader of TFRecord files without TensorFlow, which checks every checksum.
 
-A record is its length (8 bytes), a checksum of the length, the bytes, and a checksum of the bytes; a checksum
+A record is its length (8 bytes), a checksum of the length, the bytes, and a checksum of the bytes. A checksum
 is a CRC-32C, rotated and shifted (https://www.tensorflow.org/tutorials/load_data/tfrecord).
 """
 
@@ -18,10 +18,10 @@ BLOCK = 4096
 
 
 def read_tfrecords(path: Path) -> list[bytes]:
-    """The records of a file.
+    """Read the records of a file.
 
     Raises:
-      ArgumentError: a file that ends within a record, or has a checksum that is wrong, naming the file.
+      ArgumentError: the file ends within a record, or has a wrong checksum; names the file.
     """
     content = path.read_bytes()
     lengths, records, checksums = [], [], []
@@ -46,10 +46,10 @@ def read_tfrecords(path: Path) -> list[bytes]:
 
 
 def crc32c(texts: Sequence[bytes]) -> np.ndarray:
-    """CRC-32C (Castagnoli) of each text, uint32, shape (texts,).
+    """Compute the CRC-32C (Castagnoli) of each text, uint32, shape (texts,).
 
-    One step a byte, for thousands of texts together: the longest come first, so those that have a byte left
-    are always the first few.
+    Each step takes one byte of thousands of texts together. The longest texts come first, so the texts with a
+    byte left are always the first few.
     """
     result = np.zeros(len(texts), np.uint32)
     order = np.argsort([-len(text) for text in texts], kind="stable")

@@ -1,4 +1,4 @@
-"""What is done to examples before a network sees them."""
+"""Preprocessing of examples."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jaxarch.lab.data.dataset import Dataset, array_of, check_dataset
 
 
 def unit_norm(data: Dataset) -> Dataset:
-    """Every example scaled to Euclidean norm 1 ([D] section 5); an example that is all zeros stays so.
+    """Scale every example to Euclidean norm 1 ([D] section 5); an all-zero example stays zero.
 
     Raises:
-      ArgumentError: data that are no `Dataset`.
+      ArgumentError: data that is not a `Dataset`.
 
     Example:
       >>> import jaxarch
@@ -29,21 +29,21 @@ def unit_norm(data: Dataset) -> Dataset:
 
 
 def crop_and_pool(images: np.ndarray, crop: int = 2, window: int = 3) -> np.ndarray:
-    """Means over non-overlapping windows, after `crop` pixels are cut off on each side ([D] section 5).
+    """Cut off `crop` pixels on each side, then average over non-overlapping windows ([D] section 5).
 
-    The defaults make 28 x 28 pixels 64 numbers: 24 x 24 in 8 x 8 windows of 3 x 3. [D] says 'pooling'; that
-    it is by the mean is our reading.
+    The defaults turn 28 x 28 pixels into 64 numbers: 24 x 24 pixels in 8 x 8 windows of 3 x 3. [D] says
+    'pooling'; taking the mean is our reading.
 
     Args:
       images: shape (examples, height, width).
       crop: pixels to cut off on each side.
-      window: side of a window, in pixels.
+      window: side length of a window, in pixels.
 
     Returns:
       float32, shape (examples, windows), row by row, in the range of the pixels.
 
     Raises:
-      ArgumentError: another rank; a side that, cropped, is no multiple of `window`.
+      ArgumentError: another rank; a side that is not a multiple of `window` after cropping.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -71,22 +71,22 @@ def crop_and_pool(images: np.ndarray, crop: int = 2, window: int = 3) -> np.ndar
 
 
 def principal_components(x: np.ndarray | sparse.spmatrix, count: int) -> np.ndarray:
-    """Examples in the coordinates of the first principal components of them all ([D] section 5).
+    """Project examples onto the first principal components of all examples ([D] section 5).
 
-    A component's sign is arbitrary, and a network without negative weights that is odd in its inputs, such as
-    (11), does not see past it: to flip the signs of all is to swap the labels. So it is fixed here: the
-    entry of the largest magnitude of each component is positive.
+    A component's sign is arbitrary, but it matters to a network without negative weights that is odd in its
+    inputs, such as (11): flipping all signs swaps the labels. The sign is therefore fixed such that the entry
+    of largest magnitude of each component is positive.
 
     Args:
       x: numbers, dense or sparse, shape (examples, features).
-      count: how many components.
+      count: number of components.
 
     Returns:
-      float32, shape (examples, count), with mean 0. The same on each call: a dense matrix is decomposed in
-      full, a sparse one by Lanczos iterations to machine precision from a fixed start.
+      float32, shape (examples, count), with mean 0. The result is the same on each call: a dense matrix is
+      decomposed in full, a sparse one by Lanczos iterations to machine precision from a fixed start.
 
     Raises:
-      ArgumentError: more components than there are (of a sparse matrix, one fewer); no matrix of finite
+      ArgumentError: more components than there are (for a sparse matrix, one fewer); not a matrix of finite
         numbers.
 
     Example:

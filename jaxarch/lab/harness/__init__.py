@@ -1,4 +1,4 @@
-"""What every experiment is made of, and what runs it: settings, outcome, results, tables."""
+"""Harness of experiments: settings, outcomes, results, tables, and the functions that run them."""
 
 from jaxarch.lab.harness import pace, tables
 from jaxarch.lab.harness.certificates import CERTIFICATES, certificate_table, certificates

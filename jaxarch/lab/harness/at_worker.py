@@ -1,4 +1,4 @@
-"""A part as a worker process makes it: under the driver's conditions, what it warns of is told."""
+"""Make a part in a worker process, under the driver's conditions, and return its warnings too."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ CONFIG = (
     "jax_threefry_partitionable",
     "jax_numpy_dtype_promotion",
 )
-"""What of JAX's configuration numbers depend on."""
+"""Options of JAX's configuration that results depend on."""
 CACHE = "jax_compilation_cache_dir"
 PACKAGES = ("jaxarch", "jax", "jaxlib", "numpy")
 TOLD_EVERY = 1.0
-"""Seconds between two chunks' ends of a training that the driver is told of meanwhile."""
+"""Minimum seconds between two messages to the driver about a running training."""
 
+# A Dask worker may have several threads, but warning filters and JAX's configuration belong to the process.
 _alone = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """What the driver computes under, and a worker too: with other releases its numbers would be others.
+    """Conditions of the driver that a worker must share; with other releases its numbers would differ.
 
     Attributes:
-      host: the driver's.
-      process: likewise.
-      config: of JAX, by name.
-      versions: of packages.
-      cache: the folder of compiled programs, of use on the same host; or empty.
-      devices: CPU devices of a worker.
-      topic: what Dask calls the messages to the driver; or empty.
+      host: the driver's host.
+      process: the driver's process id.
+      config: options of JAX's configuration, by name.
+      versions: versions of packages, by name.
+      cache: the folder of compiled programs, used on the same host only; or empty.
+      devices: the number of CPU devices of a worker.
+      topic: the Dask topic of messages to the driver; or empty.
     """
 
     host: str
@@ -64,7 +65,7 @@ class Conditions:
 
     @classmethod
     def here(cls, devices: int, topic: str) -> Conditions:
-        """Those of this process."""
+        """Return the conditions of this process."""
         return cls(
             platform.node(),
             os.getpid(),
@@ -77,20 +78,20 @@ class Conditions:
 
     @property
     def ours(self) -> bool:
-        """Whether this process is the driver."""
+        """True if this process is the driver."""
         return (self.host, self.process) == (platform.node(), os.getpid())
 
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """A part that was made.
+    """Result of a part that was made.
 
     Attributes:
       result: a table, or a pytree of NumPy arrays.
-      ends: what was told last of each training.
-      warned: the kind of each warning, and what it says.
+      ends: the last `Progress` of each training.
+      warned: the category and message of each warning.
       where: host and process.
-      devices: of the process, as in `2 x cpu`.
+      devices: the devices of the process, as in `2 x cpu`.
     """
 
     result: Any
@@ -102,11 +103,11 @@ class Made:
 
 @dataclasses.dataclass(frozen=True)
 class Failed:
-    """A part that ended in an error.
+    """Error that a part ended in.
 
     Attributes:
-      message: one line of an `ArgumentError`, or the traceback of any other.
-      argument: which of the two.
+      message: the line of an `ArgumentError`, or the traceback of any other error.
+      argument: whether it was an `ArgumentError`.
       where: host and process.
     """
 
@@ -116,12 +117,13 @@ class Failed:
 
 
 def packed(part: Part, load: Callable[[], Any], found: dict[str, Any]) -> bytes:
-    """A part with what it needs, as bytes.
+    """Pickle a part with everything that it needs.
 
     Raises:
-      ArgumentError: something that cannot be pickled, naming the part.
+      ArgumentError: something cannot be pickled; names the part.
     """
     try:
+        # Pickled separately: these bytes are the key under which a worker caches the loaded data.
         loads = pickle.dumps(load)
         return pickle.dumps((part.name, part.function, part.settings, loads, found))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -132,22 +134,22 @@ def packed(part: Part, load: Callable[[], Any], found: dict[str, Any]) -> bytes:
 
 
 def check_same(dataset: str, here: str, there: str) -> None:
-    """Raise unless a worker has loaded the data that the driver has: the same name may be of other files.
+    """Raise unless a worker has loaded the driver's data; equal names may stand for different files.
 
     Args:
-      dataset: the name.
-      here: a digest of what the worker has loaded.
-      there: that of the driver's.
+      dataset: the name of the data set.
+      here: the digest of the worker's data.
+      there: the digest of the driver's data.
 
     Raises:
-      ArgumentError: naming data and machine.
+      ArgumentError: names the data set and the machine.
     """
     if here != there:
         raise ArgumentError(f"dataset: {shown(dataset)} is not the same on {platform.node()}")
 
 
 def make(conditions: Conditions, package: bytes) -> Made | Failed:
-    """Make a part; whatever it raises is told, and not raised."""
+    """Make a part; return its error as `Failed` instead of raising it."""
     where = f"process {os.getpid()} on {platform.node()}"
     with _alone:
         try:
@@ -169,10 +171,10 @@ def make(conditions: Conditions, package: bytes) -> Made | Failed:
 
 
 def _take_over(conditions: Conditions) -> None:
-    """Compute as the driver does.
+    """Set up this process to compute as the driver does.
 
     Raises:
-      ArgumentError: other releases; a process that has started JAX with other devices.
+      ArgumentError: the worker has other releases, or has started JAX with other devices.
     """
     if conditions.ours:
         return
@@ -202,18 +204,18 @@ def _configured(name: str) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _loaded(loads: bytes) -> Any:
-    """What the parts of an experiment load, once a process."""
+    """Load the data of an experiment's parts, once per process."""
     return pickle.loads(loads)()
 
 
 class _Told:
-    """Progress of a training: the last is kept, and the driver hears of the rest if it can."""
+    """Progress callback: keeps each training's last message, and sends others to the driver if it can."""
 
     def __init__(self, topic: str, part: str) -> None:
         self.last: dict[str, Progress] = {}
         self._send = _sender(topic, part)
         self._latest = time.monotonic()
-        self._send({})
+        self._send({})  # Tells the driver that the part has begun.
 
     def __call__(self, told: Progress) -> None:
         if told.step >= told.steps and told.group + 1 >= told.groups:
@@ -225,7 +227,7 @@ class _Told:
 
 
 def _sender(topic: str, part: str) -> Callable[[dict[str, Any]], None]:
-    """How a message gets to the driver: through the scheduler of Dask, or not at all."""
+    """Return a function that sends messages to the driver by the Dask scheduler, or drops them."""
     if topic and "distributed" in sys.modules:
         from distributed import get_worker
 

@@ -1,6 +1,6 @@
-"""All experiments: the name that `jaxarch run` knows each by, and what it is in one line.
+"""Catalogue of all experiments: the name for `jaxarch run`, and a description in one line.
 
-A name is that of a module of the lab, which is imported when its experiment is asked for.
+A name is also the path of a module of the lab. The module is imported when its experiment is used.
 """
 
 from __future__ import annotations
@@ -88,6 +88,6 @@ DEFAULT = "disentangling.strategies"
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of a name that is in `EXPERIMENTS`."""
+    """Import and return the experiment of a name in `EXPERIMENTS`."""
     made: Experiment = import_module(f"jaxarch.lab.{name}").EXPERIMENT
     return made

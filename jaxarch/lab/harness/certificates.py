@@ -1,4 +1,4 @@
-"""What `jaxarch.certify` says of every run of every strategy, and a table of it for a report."""
+"""Certificates (`jaxarch.certify`) of every run of every strategy, and their table for a report."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jaxarch.lab.harness import tables
 from jaxarch.masks import density
 
 CERTIFICATES = "certificates.csv"
-"""The table of a result folder that has a row for each mask that was found."""
+"""Table of a result folder with one row for each mask that was found."""
 BOUNDS = {"held_out": "held-out rows", "training": "training rows"}
 SEPARATOR = "; "
-"""Of assumptions, in a cell."""
+"""Separator of the assumptions in a cell."""
 
 
 def certificates(
@@ -28,13 +28,13 @@ def certificates(
     runs: Mapping[str, np.ndarray],
     certified: Callable[[Network, Problem], Certificate] = certify,
 ) -> pd.DataFrame:
-    """What is certified of every run that did not fail, and whose mask lacks a connection.
+    """Certify every run that did not fail and whose mask lacks a connection.
 
     Args:
       done: networks of many runs by strategy, as `compare` returns them.
-      problem: that they were found for; its `validation` rows are those that nothing was chosen by.
-      runs: columns that tell runs apart, such as seeds, each of shape (runs,).
-      certified: the certificate of one run, by its network and its problem.
+      problem: the problem that they were trained on; nothing was chosen by its `validation` rows.
+      runs: columns that identify runs, such as seeds, each of shape (runs,).
+      certified: makes the certificate of one run from its network and its problem.
     """
     rows = []
     for name, (network, _) in done.items():
@@ -74,11 +74,13 @@ def _errors(which: str, errors: Errors | None, why_not: str) -> dict[str, Any]:
 
 
 def certificate_table(table: pd.DataFrame, title: str) -> list[RenderableType]:
-    """What is certified of each strategy, medians and quartiles over runs, and what that rests on.
+    """Return the table of each strategy's certificates, with medians and quartiles over runs, and remarks.
+
+    The remarks say why bounds are missing, and what the bounds assume.
 
     Args:
-      table: of `certificates`, or some rows of it.
-      title: what the runs are of.
+      table: the result of `certificates`, or some of its rows.
+      title: a name for the runs.
     """
     if table.empty:
         return []
@@ -99,12 +101,12 @@ def certificate_table(table: pd.DataFrame, title: str) -> list[RenderableType]:
 
 
 def _upwards(bounds: pd.Series) -> pd.Series:
-    """Two decimals, none of them below the bound."""
+    """Round up to two decimals, so that the printed number is still an upper bound."""
     return np.ceil(100 * bounds) / 100
 
 
 def _missing(groups: list[tuple[str, pd.DataFrame]]) -> Iterator[str]:
-    """Why strategies have no bound, in lines; what their user could do about it is left out."""
+    """Yield lines on why strategies have no bound, without the advice on what to do about it."""
     for which, words in BOUNDS.items():
         reasons: dict[str, list[str]] = {}
         for name, runs in groups:
@@ -115,7 +117,7 @@ def _missing(groups: list[tuple[str, pd.DataFrame]]) -> Iterator[str]:
 
 
 def _assumed(table: pd.DataFrame) -> Iterator[str]:
-    """What the bounds rest on."""
+    """Yield lines on the probability and the assumptions of the bounds."""
     assumed = dict.fromkeys(filter(None, SEPARATOR.join(table["assumed"].dropna()).split(SEPARATOR)))
     if assumed:
         yield f"each bound but with probability {table['delta'].max():g}, and assumed:"

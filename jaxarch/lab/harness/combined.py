@@ -1,4 +1,4 @@
-"""Runs of several result folders as one result: the same experiment, settings and data, other keys."""
+"""Combine the runs of several result folders: same experiment, settings and data, different keys."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from jaxarch.lab.harness.experiment import Experiment, Outcome
 from jaxarch.lab.harness.results import Results
 
 COMBINED = "combined"
-"""The entry of a manifest that has the manifests of the folders that were combined."""
+"""Entry of a manifest with the manifests of the combined folders."""
 APART = ("key", "seeds", "resume", "devices", "max_parallel_runs", "own")
-"""Settings in which folders may differ: whose runs they are, how these are spread, where a file is."""
+"""Settings in which folders may differ: keys and seeds, how runs are spread, where a file is."""
 INPUTS = ("data", "pictures", "own file", "chance")
-"""Entries of a manifest that come from the data, and from the user's own methods."""
+"""Entries of a manifest that come from the data or from the user's own methods."""
 CIRCUMSTANCES = ("git_commit", "python", "platform", "versions", "devices")
-"""Entries that say where and with what a run was made."""
+"""Entries of a manifest about the machine and software that made a run."""
 
 
 class Combined(NamedTuple):
-    """What several folders say together, as `written.write` takes it.
+    """Combined result of several folders, as arguments of `written.write`.
 
     Attributes:
       outcome: the statistics of all runs.
-      settings: of all of them, with a list of keys.
-      facts: circumstances that they share, the time that they took, and their manifests.
+      settings: the settings of all runs, with a list of keys.
+      facts: shared circumstances, total time, and the manifests of the folders.
     """
 
     outcome: Outcome
@@ -41,16 +41,16 @@ class Combined(NamedTuple):
 
 
 def combined(experiment: Experiment, parts: Sequence[Results]) -> Combined:
-    """The runs of several folders with the statistics of all; seeds are numbered on, folder by folder.
+    """Combine the runs of several folders and compute their statistics; seeds are renumbered consecutively.
 
     Args:
-      experiment: whose runs they are.
+      experiment: the experiment of the runs.
       parts: the folders.
 
     Raises:
-      ArgumentError: an experiment whose runs cannot be combined; fewer than two folders; one of another
-        experiment or of another release than this one, with other settings or data, or with a key that
-        another has, and so the same runs.
+      ArgumentError: an experiment whose runs cannot be combined; fewer than two folders. Also a folder of
+        another experiment or release, with other settings or data, or with a key that occurs twice (equal
+        keys give equal runs).
     """
     _check(experiment, parts)
     assert experiment.statistics is not None
@@ -70,6 +70,7 @@ def combined(experiment: Experiment, parts: Sequence[Results]) -> Combined:
     keys = [key for part in parts for key in _keys(part)]
     settings = experiment.settings(**kept, **own, key=keys[0], seeds=sum(counts))
     further = [name for name in experiment.run_tables if (parts[0].folder / name).exists()]
+    # `write` inserts the column of the experiment again.
     runs = joined(results.RESULTS).drop(columns="experiment")
     outcome = experiment.statistics(settings, runs, {name: joined(name) for name in further})
     facts = {name: value for name, value in first.items() if name in INPUTS}
@@ -115,7 +116,7 @@ def _check(experiment: Experiment, parts: Sequence[Results]) -> None:
 
 
 def _check_alike(first: Results, other: Results) -> None:
-    """Raise unless two folders differ in nothing but whose runs they are, and where these were made."""
+    """Raise unless two folders agree in experiment, settings (except those in `APART`) and data."""
     names = f"{shown(first.folder)} and {shown(other.folder)}"
     experiments = [part.manifest["experiment"] for part in (first, other)]
     if experiments[0] != experiments[1]:
@@ -136,18 +137,18 @@ def _check_alike(first: Results, other: Results) -> None:
 
 
 def _compared(part: Results) -> dict[str, Any]:
-    """The settings that all folders share."""
+    """Return the settings in which all folders must agree."""
     return {name: value for name, value in part.settings.items() if name not in APART}
 
 
 def _keys(part: Results) -> list[int]:
-    """Of the runs of a folder: several, where it is one of combined runs."""
+    """Return the keys of the runs in a folder; a folder of combined runs has several."""
     key = part.settings["key"]
     return key if isinstance(key, list) else [key]
 
 
 def _manifests(part: Results, begin: int) -> list[dict[str, Any]]:
-    """Those of the runs of a folder, without what all share, and the first seed that its runs have now."""
+    """Return the manifests of a folder's runs without shared entries, each with its new first seed."""
     if COMBINED in part.manifest:
         return [line | {"first_seed": line["first_seed"] + begin} for line in part.manifest[COMBINED]]
     left_out = ("experiment", "settings", *INPUTS)

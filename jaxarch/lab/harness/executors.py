@@ -1,4 +1,4 @@
-"""What `--cluster` names: processes of this machine, or the workers of a Dask scheduler."""
+"""Executors for `--cluster`: processes of this machine, or the workers of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ CLOSE_SECONDS = 2
 
 
 def executor_of(cluster: str) -> Callable[[], Executor]:
-    """What makes the executor that a text names: `local:N` for processes here, or a Dask scheduler's address.
+    """Return a function that makes an executor: `local:N` processes here, or a Dask scheduler's workers.
 
     Raises:
-      ArgumentError: a text that is neither; Dask is not installed.
+      ArgumentError: neither `local:N` nor an address; Dask is not installed.
 
     Example:
       >>> from jaxarch.lab.harness import executor_of
@@ -54,28 +54,28 @@ tcp://HOST:8786, got '8786'
 
 
 class LocalProcesses(ProcessPoolExecutor):
-    """Processes of this machine, which are spawned, and end with this one however that ends.
+    """Spawned processes of this machine; they end with this process, however it ends.
 
-    Where there are GPUs, each process sees one of them.
+    If there are GPUs, each process sees one of them.
 
     Args:
-      workers: how many.
+      workers: the number of processes.
     """
 
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
-        # The other end is closed by whatever ends this process, and then they end too.
+        # Whatever ends this process closes its end of the pipe; the workers see that and end too.
         ends, self._alive = context.Pipe(duplex=False)
         super().__init__(workers, context, initializer=_begin, initargs=(ends, _gpus()))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Hand a call to a process."""
-        # Ctrl-C is for this process, which ends them; they inherit that it is blocked.
+        # This process handles Ctrl-C and ends the workers; they inherit the blocked signal.
         with _without_interrupts():
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes: when they have made what they have, or at once."""
+        """End the processes: after their current work if `wait`, else at once."""
         if not wait:
             self._alive.close()
         super().shutdown(wait=True, cancel_futures=cancel_futures)
@@ -83,13 +83,13 @@ class LocalProcesses(ProcessPoolExecutor):
 
 
 def _begin(ends: Connection, gpus: Sequence[str]) -> None:
-    """The first thing that a process does."""
+    """Set up a worker process: assign its GPU, and watch for the end of the parent."""
     if gpus:
-        # Python numbers the processes that it starts, in their names. A number that they share would take a
-        # semaphore, which is left behind where this process is interrupted.
+        # Python numbers the processes that it starts, in their names. A shared counter would need a
+        # semaphore, which would be left behind if this process is interrupted.
         number = int(multiprocessing.current_process().name.rpartition("-")[2])
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
-        # The process that hands out parts may have the same one.
+        # The driver may use the same GPU, so do not reserve its memory in advance.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     threading.Thread(target=_end_with, args=(ends,), daemon=True).start()
 
@@ -101,7 +101,7 @@ def _end_with(ends: Connection) -> None:
 
 
 def _gpus() -> tuple[str, ...]:
-    """The GPUs of this process, as `CUDA_VISIBLE_DEVICES` names them."""
+    """Return the GPUs of this process, as `CUDA_VISIBLE_DEVICES` names them."""
     count = sum(device.platform == "gpu" for device in jax.local_devices())
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return tuple(named.split(",") if named else map(str, range(count)))[:count]
@@ -109,7 +109,7 @@ def _gpus() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until the block has ended; what is started in it never hears of it."""
+    """Delay Ctrl-C until the block has ended; processes started in the block never get it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -121,10 +121,10 @@ def _without_interrupts() -> Iterator[None]:
 
 
 class DaskWorkers(Executor):
-    """The workers of a Dask scheduler, which tell how far they are.
+    """Workers of a Dask scheduler, which report their progress.
 
     Args:
-      address: the scheduler's.
+      address: the address of the scheduler.
 
     Raises:
       ArgumentError: no scheduler answers there.
@@ -142,6 +142,7 @@ class DaskWorkers(Executor):
                 f"cluster: no Dask scheduler answers at {shown(address)} ({first_line(error)})"
             ) from error
         self._client.subscribe_topic(self.topic, lambda event: self._told.put(event[1]))
+        # If calls counted as pure, Dask would answer a repeated call with the result of the first.
         self._executor = self._client.get_executor(pure=False)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
@@ -149,11 +150,11 @@ class DaskWorkers(Executor):
         return self._executor.submit(fn, *args, **kwargs)
 
     def told(self) -> list[dict[str, Any]]:
-        """What workers have told since the last time."""
+        """Return the messages of workers since the last call."""
         return [self._told.get() for _ in range(self._told.qsize())]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the scheduler, which forgets what was not made."""
+        """Disconnect from the scheduler, which drops unfinished calls."""
         with contextlib.suppress(Exception):
             self._executor.shutdown(wait and not cancel_futures)
             self._client.close(timeout=CLOSE_SECONDS)

@@ -1,4 +1,4 @@
-"""What an experiment is: settings, a plan, a run from settings to an outcome, a report on its results."""
+"""Experiments: settings, a plan, a run from settings to an outcome, a report on the results."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from jaxarch.lab.harness.spread import Spread
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a run has beside what it is about: whom to tell how far it is, and where to go on from.
+    """Run context: progress, checkpoints, and the executor of parts.
 
     Attributes:
       experiment: the name of the experiment that is run.
       settings: its settings.
-      progress: called at every chunk's end of a training, with a `Progress`; or `None`.
-      folder: a folder below that of the setting `resume`, for checkpoints of a part.
-      spread: what makes the parts, where it is not this process.
+      progress: called with a `Progress` at the end of every chunk of a training; or `None`.
+      folder: a subfolder of the setting `resume`, for the checkpoints of one part.
+      spread: the executor that makes the parts, if it is not this process.
     """
 
     experiment: str
@@ -40,30 +40,30 @@ class Context:
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """What `over_seeds` and `compare` are told: whom to tell of progress, where to keep checkpoints.
+        """Options of `over_seeds` and `compare`: progress, checkpoints, devices.
 
         Raises:
-          ArgumentError: a folder that was begun by another experiment, or with other settings.
+          ArgumentError: the folder was begun by another experiment, or with other settings.
         """
         folder = self._parts.folder
         where = "" if folder is None else str(folder / self.folder)
         return {"progress": self.progress, "checkpoint": checkpoints(where), "devices": devices()}
 
     def within(self, title: str) -> Context:
-        """The same for one of many tasks: its title is told, and its checkpoints are apart."""
-        _ = self._parts  # The whole folder is this run's, and not the task's alone.
+        """Return the context of one of many tasks: its title in the progress, its checkpoints apart."""
+        _ = self._parts  # Claim the whole folder for this run, not only the task's subfolder.
         progress = None if self.progress is None else _Titled(self.progress, title)
         return dataclasses.replace(self, progress=progress, folder=re.sub(r"\W+", "-", title))
 
     @cached_property
     def _parts(self) -> Parts:
-        """What keeps the folder of the setting `resume` to this experiment with these settings."""
+        """Claim on the folder of the setting `resume`, for this experiment with these settings only."""
         return Parts(self.settings, experiment=self.experiment)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Titled:
-    """Tells whom it is given of the trainings of one task, by a title."""
+    """Progress callback that puts the title of a task before the names of its trainings."""
 
     told: Callable[[Progress], None]
     title: str
@@ -78,17 +78,17 @@ class _Titled:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run found, all of which the harness writes.
+    """Outcome of a run; the harness writes all of it.
 
     Attributes:
-      table: results.csv, a row a run.
-      findings: findings.csv, lines as of `finding`.
-      data: what the experiment was run on, if it was one data set; the manifest has its digest.
-      costs: by training or by task, what `costs` says of it; for the manifest.
+      table: results.csv, one row per run.
+      findings: findings.csv, with lines made by `finding`.
+      data: the data set of the experiment, if it was a single one; the manifest has its digest.
+      costs: the result of `costs` for each training or task, for the manifest.
       tables: further tables, by file name.
       arrays: pytrees of arrays, by file name: masks, losses, weights.
-      facts: what else belongs in the manifest.
-      settings: as they were used, where some could only be told from the data.
+      facts: further entries of the manifest.
+      settings: the settings as used, if some of them were derived from the data.
     """
 
     table: pd.DataFrame
@@ -103,22 +103,22 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A figure or table of a paper, as something to run: `plan_of`, `run_in` and `report_on` do so.
+    """Experiment, such as a figure or table of a paper, for `plan_of`, `run_in` and `report_on`.
 
     Attributes:
-      module: `__name__` of the module that it is in.
-      settings: a frozen dataclass, which extends `ExperimentSettings`; its defaults are the experiment's.
+      module: `__name__` of its module.
+      settings: a frozen dataclass that extends `ExperimentSettings`; its defaults are the experiment's.
       plan: `settings -> lines`: what would be compiled and trained. Raises on bad settings; trains nothing.
       run: `(settings, context) -> outcome`. It writes nothing but checkpoints.
-      report: `results -> tables`: draws the figures of a folder again, and makes its tables.
-      estimate: `settings -> lines`: how long it would take here, measured on a few steps; of long ones.
-      charts: `results -> charts`: what the page of a folder shows for the mouse.
-      statistics: `(settings, runs, tables) -> outcome`: what runs say together, where tables are enough to
-        say it. `run` ends with it, and so does combining several folders. `tables` are those of `run_tables`
-        by file name, as far as there are any.
-      run_tables: further tables that have a row a run, or several.
+      report: `results -> tables`: redraws the figures of a folder, and makes its tables.
+      estimate: `settings -> lines`: the time on this machine, measured on a few steps; for long experiments.
+      charts: `results -> charts`: the interactive charts for the page of a folder.
+      statistics: `(settings, runs, tables) -> outcome`: the statistics over all runs, if tables suffice to
+        compute them. `run` and the combination of folders both end with this call. `tables` has the files of
+        `run_tables` that exist, by file name.
+      run_tables: further tables with one or several rows per run.
       spreads: whether other processes can make its parts.
-      trains: whether it has trainings by `over_seeds`, of which the first is asked what it takes.
+      trains: whether it trains by `over_seeds`; if so, `memory_of` measures its first training.
     """
 
     module: str
@@ -135,5 +135,5 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """As in `jaxarch run NAME`: that of its module among the experiments."""
+        """Name in `jaxarch run NAME`: the path of its module within `jaxarch.lab`."""
         return self.module.removeprefix("jaxarch.lab.")

@@ -1,4 +1,4 @@
-"""What the first training of an experiment takes on each device, found without training it."""
+"""Memory of an experiment's first training on each device, found without training."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from jaxarch.lab.harness.experiment import Context, Experiment
 
 
 def first_memory(experiment: Experiment, settings: Any) -> list[str]:
-    """What the first training of a run takes, in lines; none where the experiment trains nothing.
+    """Return a line on the memory of a run's first training; none if the experiment trains nothing.
 
-    The run is begun, and left before the first step: its data are read and its program is compiled.
+    The run is started and left before its first step, once its data is read and its program is compiled.
     """
     if not experiment.trains:
         return []
+    # Leave the folder of `resume` alone.
     settings = dataclasses.replace(settings, resume="")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -29,17 +30,17 @@ def first_memory(experiment: Experiment, settings: Any) -> list[str]:
 
 
 class _BegunError(BaseException):
-    """Nobody on the way takes it for a method that failed: it is no `Exception`."""
+    """Signal to leave a run; not an `Exception`, so that no handler takes it for a failed method."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
 
 
 class _Leaving:
-    """A progress callback that leaves the first training before its first step."""
+    """Progress callback that leaves the first training before its first step."""
 
     def __call__(self, told: Progress) -> None:
-        """What is no training goes on."""
+        """Do nothing: stages that are not trainings go on."""
 
     def begins(self, plan: RunPlan) -> None:
         raise _BegunError(plan)

@@ -1,4 +1,4 @@
-"""The classes of the user's own data, where an experiment's defaults name those of handwritten digits."""
+"""Classes of the user's own data, for experiments whose defaults name classes of handwritten digits."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from jaxarch.lab.data.sources import SOURCES, load
 
 
 def own_classes(kind: type, values: Mapping[str, str]) -> dict[str, str]:
-    """Settings that say which classes are told apart, where the data set is the user's own.
+    """Return settings that name the classes to separate if the data set is the user's own.
 
-    If it has exactly two, these are taken as they are, the larger label being y = 1.
+    If it has exactly two classes, the larger label is y = 1.
 
     Args:
-      kind: the settings of an experiment.
-      values: what the user has set, as texts.
+      kind: the settings class of an experiment.
+      values: the user's settings, as texts.
 
     Returns:
-      The settings to be added, as texts; none if the user has named all, or the data set is a known one.
+      The settings to add, as texts; none if the user has named all, or the data set is a known one.
 
     Raises:
-      ArgumentError: any other number of classes, and no groups of them named; the message names the options.
+      ArgumentError: only some of the groups are named, or none and there are not exactly two classes. The
+        message names the options.
     """
     dataset = values.get("dataset")
     fields = {field.name: field.default for field in dataclasses.fields(kind)}
-    # Where a default is empty, the experiment finds the classes itself.
+    # If the default is empty, the experiment itself finds the classes.
     options = [name for name in ("positive", "negative", "classes") if fields.get(name)]
     missing = [name for name in options if name not in values]
     if dataset is None or dataset in SOURCES or not missing:

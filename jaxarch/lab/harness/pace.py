@@ -1,4 +1,4 @@
-"""How long a training takes here: measured on a few of its steps, and said in words."""
+"""Training time on this machine: measured on a few steps, and put into words."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MEASURED_STEPS = 20
 
 
 class Pace(NamedTuple):
-    """Of a training.
+    """Speed of a training.
 
     Attributes:
-      a_step: seconds that a step of one run costs one device.
-      devices: that share the runs.
-      compile_seconds: of its programs.
+      a_step: seconds that one device takes for a step of one run.
+      devices: the number of devices that share the runs.
+      compile_seconds: seconds that its programs take to compile.
     """
 
     a_step: float
@@ -28,18 +28,18 @@ class Pace(NamedTuple):
     compile_seconds: float
 
     def seconds(self, steps: float) -> float:
-        """Of so many steps of one run each, all devices busy."""
+        """Return the seconds for `steps` steps of one run each, all devices busy."""
         return self.a_step * steps / self.devices
 
 
 def measured(strategy: Any, keys: Array, problem: Problem, network: Network | None = None) -> Pace:
-    """From `MEASURED_STEPS` steps, after as many in which all else is done, such as placing the data.
+    """Measure the pace over `MEASURED_STEPS` steps, after as many warm-up steps (such as placing the data).
 
     Args:
-      strategy: whose last stage is measured.
-      keys: one a run.
-      problem: as for `jaxarch.over_seeds`; held-out rows are not looked at.
-      network: to go on from.
+      strategy: the strategy; its last stage is measured.
+      keys: one key per run.
+      problem: as for `jaxarch.over_seeds`; held-out rows are not used.
+      network: the network to continue from.
     """
     steps = MEASURED_STEPS
     ends: dict[tuple[str, int], list[float]] = {}
@@ -49,7 +49,7 @@ def measured(strategy: Any, keys: Array, problem: Problem, network: Network | No
 
     few = dataclasses.replace(problem.descending(steps=2 * steps), validation=None)
     with warnings.catch_warnings():
-        # After so few steps no density is reached.
+        # So few steps reach no target density, so do not warn about that.
         warnings.simplefilter("ignore", ResultWarning)
         _, report = over_seeds(
             strategy, keys, few, network=network, progress=note, dead_start="ignore", chunk=steps
@@ -64,12 +64,12 @@ def measured(strategy: Any, keys: Array, problem: Problem, network: Network | No
 
 
 def told(seconds: float, devices: int, counted: str) -> str:
-    """The line of a dry run that says how long a run takes, and what is counted in it."""
+    """Return the line of a dry run with the time of a run and what that time counts."""
     return f"time: about {in_words(seconds)} on {devices} device{'s' * (devices > 1)}, {counted}"
 
 
 def in_words(seconds: float) -> str:
-    """A time to read."""
+    """Put a time into words."""
     if seconds < 120:
         return f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

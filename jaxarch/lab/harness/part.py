@@ -1,4 +1,4 @@
-"""What a part of an experiment is: a function of settings, which loads what it needs, after other parts."""
+"""Part of an experiment: a function of settings and loaded data, run after the parts that it needs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jaxarch.lab.checks import shown
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a part is made with beside what it is about.
+    """Progress and checkpoints of a part that is being made.
 
     Attributes:
-      progress: called at every chunk's end of a training, with a `Progress`; or `None`.
-      checkpoint: where trainings save, and whence they go on; or `None`, as everywhere but in the driver.
+      progress: called with a `Progress` at the end of every chunk of a training; or `None`.
+      checkpoint: where trainings save and resume; `None` everywhere but in the driver.
     """
 
     progress: Callable[[Progress], None] | None = None
@@ -26,13 +26,14 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A table or a pytree of arrays that an experiment makes by itself: here, or in another process.
+    """Table or pytree of arrays that an experiment makes as a unit, in this process or another one.
 
     Attributes:
-      name: no other part of the experiment has it; also that of its file in the folder of `resume`.
-      function: `(loaded, settings, found, work) -> table | tree`, at the top of a module: what all parts of
-        the experiment load, the part's settings, what the parts before it found, by name, and a `Work`.
-      settings: whatever says which part it is; it is pickled, and small.
+      name: unique within the experiment; also the name of its file in the folder of `resume`.
+      function: `(loaded, settings, found, work) -> table | tree`, at the top of a module. Its arguments are
+        the data that all parts load, the part's settings, the results of the parts in `after` by name, and a
+        `Work`.
+      settings: whatever identifies the part; small, since it is pickled.
       after: the names of the parts that it needs, all of them earlier in the list.
       like: the structure of a pytree, with shapes and dtypes; `None` for a table.
     """
@@ -45,10 +46,10 @@ class Part:
 
 
 def check_order(parts: Sequence[Part]) -> None:
-    """Raise unless every part has a name of its own, and those that it is after come before it.
+    """Raise unless part names are unique and every part comes after the parts that it needs.
 
     Raises:
-      ArgumentError: naming the first that has not.
+      ArgumentError: names the first part that breaks the rule.
     """
     before: set[str] = set()
     for part in parts:

@@ -1,4 +1,4 @@
-"""The parts of a long experiment, each kept when it is done, so that the same command goes on from there."""
+"""Parts of a long experiment: each is kept when it is done, so that the same command can continue."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from jaxarch.run._processes import ALL_HOSTS, Team
 
 SETTINGS = "settings.json"
 WORKING = ".working"
-"""How the folders end in which parts that are being made keep their checkpoints."""
+"""Suffix of the folder that holds the checkpoints of a part while it is made."""
 
 
 class Parts:
-    """What is done of an experiment, in the folder that its setting `resume` names; nowhere without a name.
+    """Finished parts of an experiment, kept in the folder of its setting `resume`; not kept if that is empty.
 
-    A part is made by a function of checkpoints of its own, which are removed when it is done. A part that is
-    there is read, not made; so a run that was killed at any moment ends with the numbers of one that was not.
-    The folder is this process's as long as the object is kept.
+    A function makes each part, with checkpoints of its own that are removed when the part is done. A part
+    whose file exists is read, not made. So a run that was killed at any moment ends with the numbers of an
+    uninterrupted run. This process holds the folder as long as the object exists.
     `NAME.csv` are partial tables to look at meanwhile.
 
     Args:
-      settings: a dataclass with a field `resume`. Its `which_parts` may have other values in a folder than
-        those that it was begun with: then there are other parts, and those that are there are read.
+      settings: a dataclass with a field `resume`. The settings that `which_parts` names may differ from the
+        values that the folder was begun with: then there are other parts, and existing ones are read.
       **facts: what else the parts depend on, such as digests of the data.
 
     Raises:
-      ArgumentError: a folder that cannot be made, that another process is using, or that was begun with other
-        settings or facts, naming the first, or with another release.
+      ArgumentError: a folder that cannot be made, or that another process is using. Also a folder begun with
+        another release, or with other settings or facts; the message names the first.
     """
 
     def __init__(self, settings: Any, **facts: str) -> None:
@@ -56,10 +56,11 @@ class Parts:
             return
         self._team = Team.of(ALL_HOSTS)
         if self._team.index > 0:
-            # The first process has the folder; what is in it is told.
+            # Only the first process holds the folder; the others get copies in a temporary one.
             self._held: Any = tempfile.TemporaryDirectory(prefix="jaxarch-")
             self.folder = Path(self._held.name)
             return
+        # The lock lasts as long as this object refers to it.
         self._held = claim(self.folder, "resume")
         ours = _compared(settings) | facts
         path, release = self.folder / SETTINGS, _release()
@@ -76,20 +77,20 @@ class Parts:
         progress: Callable[[Progress], None] | None = None,
         spread: Spread | None = None,
     ) -> Iterator[tuple[Part, Any]]:
-        """Make parts one after the other, or have an executor make them: each with what was found.
+        """Make parts one after the other, or have an executor make them; yield each with its result.
 
-        What is found is in the order of the parts, whoever makes them, and is let go of when no part needs it
-        any more. Only this process writes to the folder.
+        Results come in the order of the parts, whoever makes them. A result is dropped when no later part
+        needs it. Only this process writes to the folder.
 
         Args:
-          parts: of the experiment, each after those that it needs.
-          loaded: what their functions are given here.
-          load: makes the same in another process; it is pickled.
-          progress: called at every chunk's end of every training.
+          parts: the parts of the experiment, each after the parts that it needs.
+          loaded: the data that the parts' functions get in this process.
+          load: makes the same data in another process; it is pickled.
+          progress: called at the end of every chunk of every training.
           spread: the executor; `None` for this process.
 
         Raises:
-          ArgumentError: parts of one name, or after others that are not before them; see `Spread`.
+          ArgumentError: two parts of one name, or a part before one that it needs; see also `Spread`.
         """
         check_order(parts)
         if spread is None:
@@ -131,7 +132,7 @@ class Parts:
         left = list(parts)
 
         def found(name: str) -> Any:
-            # What has a file is read when it is needed, as in one sitting or several.
+            # A result with a file is read each time, so that one sitting gives the same numbers as several.
             return kept[name] if self.folder is None else _read(self._path(name, like[name]), like[name])
 
         def package(part: Part) -> bytes:
@@ -157,21 +158,21 @@ class Parts:
                 else:
                     path = self._path(part.name, part.like)
                     _write(path, result)
-                    # Of a run without workers, which this one went on from.
+                    # An earlier run without workers may have left checkpoints of this part.
                     shutil.rmtree(path.with_suffix(WORKING), ignore_errors=True)
                 waiting.discard(part.name)
                 yield from next_ones()
 
     def tree(self, name: str, like: PyTree, make: Callable[[Checkpoints | None], PyTree]) -> PyTree:
-        """A part that is a pytree of arrays, in the structure of `like`."""
+        """Make or read a part that is a pytree of arrays with the structure of `like`."""
         return self._made(name, like, make)
 
     def table(self, name: str, make: Callable[[Checkpoints | None], pd.DataFrame]) -> pd.DataFrame:
-        """A part that is a table."""
+        """Make or read a part that is a table."""
         return self._made(name, None, make)
 
     def _made(self, name: str, like: PyTree, make: Callable[[Checkpoints | None], Any]) -> Any:
-        """A part: a table where nothing is `like` it."""
+        """Make or read a part; it is a table if `like` is `None`."""
         if self.folder is None:
             return make(None)
         path = self._path(name, like)
@@ -180,7 +181,7 @@ class Parts:
             _write(path, make(checkpoints(str(working))))
             shutil.rmtree(working, ignore_errors=True)
             self._is_there(path)
-        # Read in any case, so that a run in one sitting has the same numbers as one in several.
+        # Read it even if it was just made, so that one sitting gives the same numbers as several.
         return _read(path, like)
 
     def _path(self, name: str, like: PyTree) -> Path:
@@ -188,9 +189,10 @@ class Parts:
         return self.folder / f"{_safe(name)}.{'csv' if like is None else 'npz'}"
 
     def _is_there(self, path: Path) -> bool:
-        """Whether the first process has a file, of which the others get a copy."""
+        """Return whether the first process has a file; copy it to the others if so."""
         if self._team.size == 1:
             return path.exists()
+        # The exchange is collective: all processes must get here for the same parts in the same order.
         is_told = self._team.index == 0 and path.exists()
         (content, *_) = self._team.exchange(f"part {path.name}", path.read_bytes() if is_told else b"")
         if content and self._team.index > 0:
@@ -199,7 +201,7 @@ class Parts:
 
 
 def check_parts(settings: Any, experiment: str) -> None:
-    """Refuse what `Parts` would refuse of the folder and the settings, and leave all as it was.
+    """Raise if `Parts` would refuse the folder or the settings, and change nothing.
 
     Raises:
       ArgumentError: as `Parts`.
@@ -215,7 +217,7 @@ def check_parts(settings: Any, experiment: str) -> None:
 
 
 def _compared(settings: Any) -> dict[str, Any]:
-    """The settings on which parts depend."""
+    """Return the settings on which parts depend."""
     which = settings.which_parts() if isinstance(settings, ExperimentSettings) else ()
     apart = ("resume", *which)
     return {name: value for name, value in dataclasses.asdict(settings).items() if name not in apart}
@@ -231,13 +233,13 @@ def _check_begun(
     defaults: Mapping[str, Any],
     if_there: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise unless a folder was begun with these settings, by the file of them that is in it.
+    """Raise unless a folder was begun with these settings, according to its settings file.
 
     Args:
-      path: the file.
+      path: the settings file.
       ours: the settings, and what else the parts depend on.
-      defaults: of settings: one that a folder does not name is newer than it, and had its default.
-      if_there: what is compared if the file has it.
+      defaults: the settings' defaults. A setting that the file lacks is newer than it, and had its default.
+      if_there: entries that are compared only if the file has them.
     """
     try:
         theirs = json.loads(path.read_text())
@@ -256,7 +258,7 @@ def _check_begun(
 
 
 def _safe(name: str) -> str:
-    """A name as that of a file."""
+    """Turn a name into a file name."""
     return re.sub(r"\W+", "-", name)
 
 
@@ -268,8 +270,8 @@ def _write(path: Path, made: pd.DataFrame | PyTree) -> None:
 
 
 def _read(path: Path, like: PyTree) -> pd.DataFrame | PyTree:
-    """A part from its file: a table where nothing is `like` it."""
-    # Of all engines, this one reads each number as it was written, to the last bit.
+    """Read a part from its file; it is a table if `like` is `None`."""
+    # Only this engine of pandas reads each number as it was written, to the last bit.
     return pd.read_csv(path, engine="python") if like is None else load_tree(path, like)
 
 
@@ -279,5 +281,5 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _value(value: object) -> str:
-    """A setting as it is typed, but no more than a line of it."""
+    """Return a setting as it is typed; shorten it if it is longer than a line."""
     return value if isinstance(value, str) and len(value) < 80 and value.isprintable() else shown(value)

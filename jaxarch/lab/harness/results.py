@@ -1,4 +1,4 @@
-"""What a run leaves in its folder, and what a report reads from it."""
+"""Files that a run leaves in its folder, as a report reads them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from jaxarch.run import Report
 
 
 class Results:
-    """The folder of a result as its report takes it: settings, manifest, tables, arrays.
+    """Result folder as a report reads it: settings, manifest, tables, arrays.
 
     Args:
-      folder: that a run was written to.
-      figures: where figures are drawn; by default there.
+      folder: the folder that a run was written to.
+      figures: the folder that figures are drawn to; by default `folder`.
 
     Attributes:
-      drawn: the figures that were put there, by name: what they show, in words.
+      drawn: a description in words of each figure that was drawn, by name.
 
     Raises:
-      ArgumentError: a folder that lacks a file which is asked for.
+      ArgumentError: the folder lacks a file that is read.
     """
 
     def __init__(self, folder: Path, figures: Path | None = None) -> None:
@@ -40,12 +40,12 @@ class Results:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The manifest."""
+        """Manifest of the run."""
         return results.read_manifest(self.folder)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the experiment was run with."""
+        """Settings that the experiment was run with."""
         settings: dict[str, Any] = self.manifest["settings"]
         return settings
 
@@ -55,33 +55,33 @@ class Results:
         return self.read(results.RESULTS)
 
     def read(self, name: str) -> pd.DataFrame:
-        """Another table."""
+        """Read a table by its file name."""
         return results.read_table(self.folder, name)
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
-        """A file of arrays, by their paths in the pytree that it was."""
+        """Read a file of arrays, by their paths in the pytree that was saved."""
         return read_npz(self.folder / name, "folder")
 
     @property
     def figures(self) -> Path:
-        """The folder of the figures."""
+        """Folder of the figures."""
         return self.folder if self._figures is None else self._figures
 
     def draw(self, figure: Figure, name: str) -> None:
-        """Put a figure beside the tables, or where figures are drawn."""
+        """Save a figure to the folder `figures`."""
         plots.save(figure, self.figures, name)
         self.drawn[name] = described(figure)
 
     def remarks(self, groups: Iterable[tuple[Any, pd.DataFrame]]) -> list[str]:
-        """What a reader of the tables has to know: what happened in training, and which runs failed.
+        """Return warnings for readers of the tables: notes on the training, and failed runs.
 
         Args:
-          groups: the runs by what they are called.
+          groups: the names of groups, each with its runs.
         """
         return [*self._notes(), *failures(groups)]
 
     def _notes(self) -> Iterator[str]:
-        # An experiment of one comparison has its costs in the manifest itself.
+        # An experiment with a single comparison keeps its costs at the top level of the manifest.
         parts = self.manifest.get("costs", {"": self.manifest})
         for cost in self._object("costs", parts).values():
             for notes in self._object("notes", self._object("costs", cost).get("notes")).values():
@@ -100,7 +100,7 @@ class Results:
 
 
 def costs(done: dict[str, tuple[Any, Report]]) -> dict[str, Any]:
-    """What running the strategies took, and what happened on the way, for a manifest."""
+    """Return width, compile seconds and notes of each strategy's training, for the manifest."""
     reports = {name: report for name, (_, report) in done.items()}
     return {
         "vmap_width": {name: report.width for name, report in reports.items()},
@@ -110,7 +110,7 @@ def costs(done: dict[str, tuple[Any, Report]]) -> dict[str, Any]:
 
 
 def failures(groups: Iterable[tuple[Any, pd.DataFrame]]) -> Iterator[str]:
-    """How many runs of each group failed, as lines of a report."""
+    """Yield a line of a report for each group with failed runs, with their number."""
     for name, runs in groups:
         failed = int((runs["failed_at"] >= 0).sum())
         if failed:

@@ -1,4 +1,4 @@
-"""How experiments are run: their settings are checked, what they found is written, reports are drawn."""
+"""Functions that run experiments: they check settings, write outcomes and make reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jaxarch.lab.harness.written import write
 
 
 def plan_of(experiment: Experiment, settings: Any) -> list[str]:
-    """What would be compiled and trained, in lines.
+    """Return lines that say what would be compiled and trained.
 
     Raises:
       ArgumentError: settings that cannot be used.
@@ -35,17 +35,17 @@ def plan_of(experiment: Experiment, settings: Any) -> list[str]:
 
 
 def check_resumed(experiment: Experiment, settings: Any) -> None:
-    """Raise if a run would refuse the folder of the setting `resume`, and leave it as it is."""
+    """Raise if a run would refuse the folder of the setting `resume`; change nothing in it."""
     check_parts(_ready(settings), experiment.name)
 
 
 def memory_of(experiment: Experiment, settings: Any) -> list[str]:
-    """What the first training takes on each device, in lines; none where nothing is trained."""
+    """Return lines on the memory of the first training on each device; none if nothing is trained."""
     return first_memory(experiment, _ready(settings))
 
 
 def time_of(experiment: Experiment, settings: Any) -> list[str]:
-    """How long it would take here, in lines; none where it cannot take long."""
+    """Return lines on the time that a run would take here; none if it cannot take long."""
     return [] if experiment.estimate is None else experiment.estimate(_ready(settings))
 
 
@@ -56,19 +56,19 @@ def run_in(
     progress: Callable[[Progress], None] | None = None,
     executor: Executor | Callable[[], Executor] | None = None,
 ) -> None:
-    """Run an experiment, and write what it found to a folder: tables, arrays, findings and the manifest.
+    """Run an experiment and write its outcome to a folder: tables, arrays, findings and the manifest.
 
     Args:
-      folder: where all is written; what is there under the same names is replaced.
+      folder: the folder to write to; files of the same names are replaced.
       experiment: what to run.
       settings: its settings.
-      progress: called at every chunk's end of every training.
-      executor: what makes the experiment's parts in other processes: any with the interface of
+      progress: called at the end of every chunk of every training.
+      executor: makes the experiment's parts in other processes: any executor with the interface of
         `concurrent.futures`, or a function without arguments that makes one; see docs/over_a_cluster.md.
 
     Raises:
-      ArgumentError: settings that cannot be used; a folder that cannot be written to in the end, of a disk
-        that is full: all that was found is then in a temporary folder, which the message names.
+      ArgumentError: settings that cannot be used; a folder that cannot be written to in the end, for example
+        because the disk is full. The outcome is then in a temporary folder, which the message names.
     """
     started = time.time()
     settings = _ready(settings)
@@ -103,7 +103,7 @@ def check_spreads(experiment: Experiment) -> None:
     """Raise unless other processes can make an experiment's parts.
 
     Raises:
-      ArgumentError: naming the experiments whose parts they can make.
+      ArgumentError: names the experiments whose parts other processes can make.
     """
     if not experiment.spreads:
         from jaxarch.lab.harness import catalogue
@@ -116,7 +116,7 @@ def check_spreads(experiment: Experiment) -> None:
 
 
 def report_on(folder: Path | Results, experiment: Experiment) -> list[RenderableType]:
-    """The tables of an experiment from the files of a folder; its figures are drawn there again.
+    """Return the tables of an experiment from the files of a folder, and redraw the folder's figures.
 
     Raises:
       ArgumentError: a folder that lacks a file.
@@ -126,7 +126,7 @@ def report_on(folder: Path | Results, experiment: Experiment) -> list[Renderable
 
 
 def _of_workers(manifest: dict[str, Any]) -> list[str]:
-    """What happened to other processes that made parts, if there were any."""
+    """Return lines on restarted parts and on the warnings of worker processes, if there were any."""
     lines = []
     for of in manifest.get(COMBINED, [manifest]):
         facts = of.get("cluster", {"made again": {}, "warnings": []})

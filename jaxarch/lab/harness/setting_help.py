@@ -1,4 +1,4 @@
-"""What each setting of an experiment means, read from where it is declared."""
+"""Help texts of an experiment's settings, read from the docstrings that declare them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SECTION = "Attributes:"
 
 
 def setting_help(kind: type) -> dict[str, str]:
-    """What each setting means, a line of text each, in the order of the fields.
+    """Return the meaning of each setting, one line of text each, in the order of the fields.
 
-    It is read from the sections `Attributes:` of the docstrings of a dataclass and of those that it is
-    derived from, the nearest first; a setting that none of them names is not there.
+    The text comes from the `Attributes:` section of the dataclass, or else of its nearest base that has the
+    setting. A setting that no docstring names is left out.
     """
     described: dict[str, str] = {}
     for base in _dataclasses(kind):
@@ -24,7 +24,7 @@ def setting_help(kind: type) -> dict[str, str]:
 
 
 def remarks(kind: type) -> list[str]:
-    """What the docstrings say of the settings together: what follows their summaries, a line a paragraph."""
+    """Return the paragraphs after the docstrings' summaries, one line each, without `Attributes:`."""
     paragraphs = (part for base in _dataclasses(kind) for part in _docstring(base).split("\n\n")[1:])
     return [" ".join(part.split()) for part in paragraphs if not part.startswith(SECTION)]
 
@@ -38,7 +38,7 @@ def _docstring(kind: type) -> str:
 
 
 def _attributes(docstring: str) -> dict[str, str]:
-    """The entries `name: text` of the section, each with the lines that are indented further."""
+    """Return the `name: text` entries of the `Attributes:` section, each with its continuation lines."""
     _, found, section = docstring.partition(f"{SECTION}\n")
     entries: dict[str, str] = {}
     name = ""

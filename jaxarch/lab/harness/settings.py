@@ -1,4 +1,4 @@
-"""Settings of experiments: what those that train have in common, how all are checked and read from texts."""
+"""Settings of experiments: the common ones, their checks, and their parsing from text."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from jaxarch.io import Checkpoints
 from jaxarch.lab.checks import check_count, check_distinct, check_key, check_memory, did_you_mean, shown
 
 CHECKPOINT_SECONDS = 30
-"""The least time between two checkpoints."""
+"""Minimum time between two checkpoints, in seconds."""
 FLOAT_BYTES = 4
 RESULT_NUMBERS = 20
-"""What a row of results has, about."""
+"""Approximate count of numbers in a row of results."""
 
 
 class ExperimentSettings:
-    """What a frozen dataclass of settings has: numbers, texts and tuples of them, completed and checked.
+    """Base of a frozen dataclass of settings: numbers, texts and tuples of them.
 
-    The harness does both, once, before an experiment sees its settings.
+    The harness completes and checks settings once, before an experiment sees them.
     """
 
     def complete(self) -> Self:
-        """The same with what suits the data set where nothing is said."""
+        """Return the settings with the data set's defaults filled in for unset values."""
         return self
 
     def suited(self, suits: Mapping[str, Any]) -> Self:
-        """The same with these values where nothing is said: an empty tuple or text, 0 or `auto`."""
+        """Return the settings with unset values (empty tuple or text, 0 or `auto`) filled in from `suits`."""
         chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), "", 0, "auto")}
         return dataclasses.replace(self, **chosen)  # type: ignore[type-var]
 
@@ -41,21 +41,21 @@ class ExperimentSettings:
         """Raise on the first setting that cannot be used."""
 
     def which_parts(self) -> tuple[str, ...]:
-        """The settings that say which parts there are, and on which none of them depends.
+        """Return the names of settings that select the parts, but on which no part depends.
 
-        What is kept in a folder of `resume` is gone on with whatever their values.
+        A folder of `resume` can be continued with other values of these settings.
         """
         return ()
 
     def check_each(self, check: Callable[[str, Any], None], *names: str) -> None:
-        """Check settings with one of the checks of `jaxarch.errors`; of a tuple, every entry."""
+        """Check settings with one of the checks of `jaxarch.lab.checks`; in a tuple, check every entry."""
         for name in names:
             value = getattr(self, name)
             for entry in value if isinstance(value, tuple) else (value,):
                 check(name, entry)
 
     def check_numbers(self, check: Callable[[str, Any], None], *names: str) -> None:
-        """Check settings that are tuples of numbers: at least one, none twice, every one by itself."""
+        """Check settings that are tuples: at least one number, no duplicates, and `check` for each."""
         for name in names:
             if not getattr(self, name):
                 raise ArgumentError(f"{name}: expected at least one number")
@@ -65,14 +65,14 @@ class ExperimentSettings:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(ExperimentSettings):
-    """What can be set in every experiment that trains.
+    """Settings of every experiment that trains, set with `--set NAME=VALUE`.
 
     Attributes:
-      seeds: independent runs.
-      batch_size: examples a gradient step.
-      key: what all random keys derive from.
-      resume: the name of a folder, if any, in which checkpoints are kept: a run that was stopped is continued
-        by the same command, to the same numbers.
+      seeds: number of independent runs.
+      batch_size: examples per gradient step.
+      key: seed that all random keys derive from.
+      resume: folder for checkpoints, if any: after a stop, the same command continues the run, to the same
+        numbers.
     """
 
     seeds: int = 5
@@ -86,18 +86,18 @@ class TrainingSettings(ExperimentSettings):
         check_key("key", self.key)
 
     def seed_keys(self, stream: int = 1) -> Array:
-        """One key a seed; see the function of this name."""
+        """Return one key per seed; see the function `seed_keys`."""
         return seed_keys(self.key, self.seeds, stream)
 
 
 @dataclasses.dataclass(frozen=True)
 class PartSettings(ExperimentSettings):
-    """What can be set where parts of an experiment can be made by other processes.
+    """Settings of experiments with parts that other processes can make, set with `--set NAME=VALUE`.
 
     Attributes:
-      devices: that the runs of a part are spread over; 0 for all that a process has, and one CPU of a worker.
-        Parts of equal `devices` and `max_parallel_runs` have equal bits.
-      max_parallel_runs: runs that are trained in one program; 0 for as many as memory allows.
+      devices: devices that share the runs of a part; 0 for all of this process, or one CPU of a worker. Parts
+        are bit-identical if `devices` and `max_parallel_runs` are equal.
+      max_parallel_runs: runs trained in one program; 0 for as many as memory allows.
     """
 
     devices: int = 0
@@ -111,10 +111,10 @@ class PartSettings(ExperimentSettings):
                 raise ArgumentError(f"{name}: expected at least 0, got {value}")
 
     def width(self) -> dict[str, Any]:
-        """Devices and width as `over_seeds` takes them.
+        """Return `devices` and `max_parallel_runs` as keyword arguments of `over_seeds`.
 
         Raises:
-          ArgumentError: more devices than this process has; any number of them in several processes.
+          ArgumentError: more devices than this process has; any number of devices in several processes.
         """
         options: dict[str, Any] = (
             {"max_parallel_runs": self.max_parallel_runs} if self.max_parallel_runs else {}
@@ -133,31 +133,31 @@ class PartSettings(ExperimentSettings):
 
 
 def check_room(seeds: int, numbers: int) -> None:
-    """Raise if there is no memory for what so many seeds bring, at so many numbers a seed or more.
+    """Raise if memory cannot hold the results of `seeds` seeds, each at least `numbers` numbers.
 
     Raises:
-      ArgumentError: naming what they need and what there is.
+      ArgumentError: names the memory that they need and the memory available.
     """
     check_memory("seeds", FLOAT_BYTES * seeds * (numbers + RESULT_NUMBERS), f"what {seeds} seeds bring")
 
 
 def seed_keys(key: int, seeds: int, stream: int = 1) -> Array:
-    """One key a seed, other ones in each stream: so what has nothing in common shares no randomness."""
+    """Return one key per seed; each stream has different keys, so unrelated draws share no randomness."""
     return jax.random.split(jax.random.fold_in(jax.random.key(key), stream), seeds)
 
 
 def checkpoints(resume: str) -> Checkpoints | None:
-    """Checkpoints in a folder of that name, from which the same command continues; none without a name."""
+    """Return checkpoints in the folder `resume`, from which the same command continues; `None` if empty."""
     return Checkpoints(resume, every=CHECKPOINT_SECONDS) if resume else None
 
 
 def devices() -> Literal["all hosts"] | None:
-    """What `over_seeds` spreads runs over: those of all processes, if the command was started in several."""
+    """Return `"all hosts"` for `over_seeds` if the command runs in several processes, else `None`."""
     return "all hosts" if jax.process_count() > 1 else None
 
 
 def read_settings(kind: type, values: Mapping[str, str]) -> Any:
-    """Settings from texts such as `{"seeds": "20", "positive": "1,2,3", "rivals": '"weights, all skips"'}`.
+    """Parse settings such as `{"seeds": "20", "positive": "1,2,3", "rivals": '"weights, all skips"'}`.
 
     Raises:
       ArgumentError: an unknown name, a text that is no value of the setting's type.
@@ -170,7 +170,7 @@ def read_settings(kind: type, values: Mapping[str, str]) -> Any:
 
 
 def _parts(name: str, text: str) -> list[str]:
-    """What commas separate; a part that has one itself stands in quotation marks."""
+    """Split a text at commas; a part that contains a comma stands in quotation marks."""
     try:
         return next(csv.reader([text], skipinitialspace=True, strict=True), [])
     except csv.Error:
@@ -178,7 +178,7 @@ def _parts(name: str, text: str) -> list[str]:
 
 
 def listed(values: Sequence[Any]) -> str:
-    """Some values as `read_settings` takes them."""
+    """Return values as one text that `read_settings` parses."""
     return ",".join(f'"{value}"' if "," in str(value) else str(value) for value in values)
 
 

@@ -1,4 +1,4 @@
-"""Parts handed to an executor, each made again where its worker died, with a bound."""
+"""Spread parts over an executor's workers; retry a part whose worker died, a bounded number of times."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from jaxarch.lab.harness.at_worker import Conditions, Failed, Made, make
 from jaxarch.lab.harness.part import Part
 
 ATTEMPTS = 10
-"""How often a part is begun, at most. What Dask gives up, when four workers have died of it, is one time."""
+"""Maximum attempts at a part. If Dask gives one up, after four workers died of it, that is one attempt."""
 LOOK_SECONDS = 0.5
 NEVER_AGAIN = (ImportError, AttributeError, TypeError, PicklingError)
-"""What an executor raises where a worker cannot begin any part, now or later."""
+"""Errors of an executor whose workers can never begin any part."""
 
 
 class Spread:
-    """An executor that makes parts, and what came of them.
+    """Executor that makes parts, with a record of what happened to them.
 
     Args:
-      executor: any with the interface of `concurrent.futures`; or a function without arguments that makes
-        one, with which it is made again when it is broken, and shut down in the end.
-      attempts: how often a part is begun, at most.
+      executor: any executor with the interface of `concurrent.futures`; or a function without arguments that
+        makes one. With a function, a broken executor is replaced, and the last one is shut down in the end.
+      attempts: the maximum number of attempts at a part.
 
     Attributes:
-      made: how many parts each worker process has made.
-      again: how often each part was made again, by name.
-      warned: what workers warned of, a line each.
+      made: the number of parts that each worker process has made.
+      again: the number of times that each part was made again, by name.
+      warned: jaxarch's own warnings in the workers, one line each.
 
     Raises:
-      ArgumentError: something that is neither, or that would fork this process, which uses JAX.
+      ArgumentError: neither an executor nor a function; an executor that would fork this process, which uses
+        JAX.
     """
 
     def __init__(self, executor: Executor | Callable[[], Executor], *, attempts: int = ATTEMPTS) -> None:
@@ -60,7 +61,7 @@ class Spread:
         self.warned: dict[str, None] = {}
 
     def facts(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return the record for the manifest."""
         return {
             "workers": dict(self.made),
             "devices": dict(self.devices),
@@ -80,15 +81,15 @@ class Spread:
         """Make parts, and yield each when it is made.
 
         Args:
-          parts: that are to be made.
-          package: makes what is sent of a part; it is called when all that the part is after was yielded.
-          devices: CPU devices of each worker; 0 for one.
-          done: how many parts of the experiment there are already.
-          progress: told of parts and, where workers can tell, of their trainings; always by this thread.
+          parts: the parts to make.
+          package: pickles a part for a worker; called when all parts that it needs were yielded.
+          devices: the number of CPU devices of each worker; 0 for one.
+          done: the number of parts of the experiment that exist already.
+          progress: called for parts and, if workers can report, for their trainings; always in this thread.
 
         Raises:
-          ArgumentError: a part's; an executor that is broken, where none can be made again; a part whose
-            worker died too often.
+          ArgumentError: the error of a part; a broken executor that cannot be replaced; a part whose worker
+            died too often.
           RuntimeError: any other error of a part, with its traceback.
         """
         waiting = {part.name: part for part in parts}
@@ -103,13 +104,13 @@ class Spread:
                 self._check_connected()
                 running.look(self._executor, flying)
                 failure = None
-                # In the order of submission, whatever that of a set is.
+                # Go in the order of submission: the order of a set is arbitrary.
                 for future in [future for future in flying if future in finished]:
                     part, executor = flying.pop(future)
                     try:
                         outcome = self._outcome(part, future, executor)
                     except Exception as error:
-                        # The others that are made by now are kept.
+                        # Keep the other parts that are finished by now before raising.
                         failure = failure or error
                         continue
                     if outcome is None:
@@ -132,7 +133,7 @@ class Spread:
         package: Callable[[Part], bytes],
         devices: int,
     ) -> None:
-        """Hand over what can be made now."""
+        """Submit the parts that can be made now."""
         missing = set(waiting) | {part.name for part, _ in flying.values()}
         for name, part in list(waiting.items()):
             if missing & set(part.after):
@@ -153,10 +154,10 @@ class Spread:
             flying[future] = (part, executor)
 
     def _check_connected(self) -> None:
-        """Raise if Dask's client has given up its scheduler: what it was handed never ends.
+        """Raise if Dask's client has lost its scheduler, since its futures would never end.
 
         Raises:
-          ArgumentError: it has.
+          ArgumentError: the client is closed.
         """
         client = getattr(self._executor, "_client", None)
         if getattr(client, "status", "") == "closed":
@@ -170,7 +171,7 @@ class Spread:
         return checked(self._factory())
 
     def _outcome(self, part: Part, future: Future, executor: Executor) -> Made | None:
-        """What a worker made; `None` if it is to be made again.
+        """Return what a worker made; `None` if the part is to be made again.
 
         Raises:
           ArgumentError: see `results`.
@@ -192,10 +193,10 @@ class Spread:
         return outcome
 
     def _lost(self, part: Part, error: BaseException, executor: Executor, broken: bool) -> None:
-        """Count a part whose worker died, and let go of an executor that is broken.
+        """Count a part whose worker died, and drop the executor if it is broken.
 
         Raises:
-          ArgumentError: no other can be made, or it was once too often.
+          ArgumentError: no other executor can be made, or the part has used up its attempts.
         """
         self.again[part.name] += 1
         died = f"{type(error).__name__}: {first_line(error)}"
@@ -224,8 +225,8 @@ class Spread:
         return outcome.result
 
     def _leave(self, flying: dict[Future, tuple[Part, Executor]], complete: bool) -> None:
-        """Cancel what is in flight, and shut down what was made here."""
-        # Of a scheduler that is gone, nothing can be cancelled.
+        """Cancel pending parts, and shut down the executor if it was made here."""
+        # If Dask's scheduler is gone, nothing can be cancelled.
         with contextlib.suppress(Exception):
             for future in flying:
                 future.cancel()
@@ -233,7 +234,7 @@ class Spread:
             return
         executor, self._executor = self._executor, None
         if not complete:
-            # A pool waits, as Python ends, for what its processes have begun.
+            # Python waits at exit for the work that a pool's processes have begun, so end them here.
             for process in list((getattr(executor, "_processes", None) or {}).values()):
                 process.terminate()
         with contextlib.suppress(Exception):
@@ -241,7 +242,7 @@ class Spread:
 
 
 class _Running:
-    """Which parts are being made, and whom to tell."""
+    """Parts that are being made, and the callback to report them to."""
 
     def __init__(self, progress: Callable[[Progress], None] | None) -> None:
         self._progress = progress
@@ -249,7 +250,7 @@ class _Running:
         self._told: tuple[Any, ...] = ()
 
     def look(self, executor: Executor | None, flying: dict[Future, tuple[Part, Executor]]) -> None:
-        """See what runs, and what workers told."""
+        """Update the running parts, and pass on the messages of workers."""
         names = [part.name for part, _ in flying.values()]
         begun = {part.name for future, (part, _) in flying.items() if future.running()}
         for told in getattr(executor, "told", list)():
@@ -260,14 +261,14 @@ class _Running:
         self._running = {name: None for name in names if name in begun or name in self._running}
 
     def end(self, part: Part, ends: tuple[Progress, ...]) -> None:
-        """A part is made."""
+        """Note that a part is made, and report the ends of its trainings."""
         self._running.pop(part.name, None)
         if self._progress is not None:
             for told in ends:
                 self._progress(told)
 
     def tell(self, done: int, total: int) -> None:
-        """How many parts are made, and which are being made."""
+        """Report the number of finished parts and the names of running ones, if they changed."""
         now = (done, tuple(self._running))
         if self._progress is not None and now != self._told:
             self._progress(Progress("parts", done, total, 0, 1, 1, None, making=now[1]))
@@ -275,10 +276,10 @@ class _Running:
 
 
 def checked(executor: Any) -> Executor:
-    """An executor that can be used.
+    """Return the executor if it can be used.
 
     Raises:
-      ArgumentError: something else, or one that would fork a process which uses JAX.
+      ArgumentError: not an executor, or one that would fork a process that uses JAX.
     """
     if not hasattr(executor, "submit"):
         raise ArgumentError(f"executor: expected one of concurrent.futures, got {shown(executor)}")
@@ -292,9 +293,9 @@ def checked(executor: Any) -> Executor:
 
 
 def _room(executor: Executor) -> float:
-    """How many parts are handed over at a time.
+    """Return how many parts may be submitted at a time.
 
-    When a worker of a pool dies, all that it had is lost; so it has no more than its workers make.
+    When a worker of a pool dies, the pool loses all its parts. So it gets no more parts than it has workers.
     """
     workers = getattr(executor, "_max_workers", None)
     return workers if isinstance(workers, int) else float("inf")

@@ -1,4 +1,4 @@
-"""Tables for the terminal, all of one look; where columns do not fit, in blocks below each other."""
+"""Tables for the terminal, all in one style; columns that do not fit go into blocks below each other."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from rich.text import Text
 from jaxarch.metrics import quartiles
 
 GAPS = (2, 1)
-"""Spaces between two columns: as they should be, and the fewest."""
+"""Spaces between two columns: the preferred number, and the minimum."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first column names the rows; the others are numbers, which are never broken.
+    """Table whose first column names the rows; the other columns are numbers, which are never broken.
 
-    Where the columns are wider than the terminal, headings are broken between words; where that is not
-    enough, columns move closer, and where that is not, the table is shown in blocks, each with the first
-    column again. Only where a number does not fit beside the first column is that one broken too.
+    If the columns are wider than the terminal, headings are broken between words. If that is not enough,
+    columns move closer together. If that is not enough either, the table is shown in blocks that each repeat
+    the first column. The first column is broken only if a number does not fit beside it.
 
     Attributes:
-      title: above the table.
-      columns: headings.
-      rows: cells, one a column.
+      title: the title above the table.
+      columns: the headings.
+      rows: the cells, one per column.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The title, and as many blocks as it takes."""
+        """Render the title and as many blocks as it takes."""
         yield Text(f"\n{self.title}", "bold")
         everything, most = range(len(self.columns)), options.max_width
         whole = [max(map(cell_len, column)) for column in self._by_column()]
@@ -54,11 +54,11 @@ class Table:
             yield self._block(shown, broken, GAPS[0])
 
     def _by_column(self) -> list[tuple[str, ...]]:
-        """Each column's heading and cells."""
+        """Return the heading and the cells of each column."""
         return list(zip(self.columns, *self.rows, strict=True))
 
     def _block(self, shown: Iterable[int], widths: Sequence[int], gap: int) -> Block:
-        """Some of the columns, each of its width."""
+        """Return a block of the columns `shown`, each with its width."""
         made = Block(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), show_edge=False, pad_edge=False)
         for j in shown:
             heading = "\n".join(textwrap.wrap(self.columns[j], max(widths[j], 1), break_on_hyphens=False))
@@ -69,12 +69,12 @@ class Table:
 
 
 def _length(widths: Sequence[int], gap: int) -> int:
-    """How long a line of columns is."""
+    """Return the length of a line of columns."""
     return sum(widths) + gap * (len(widths) - 1)
 
 
 def _blocks(widths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Columns that fit beside the first one, block for block."""
+    """Yield the columns of each block: the first column, and those that fit beside it."""
     shown = [0]
     for j in range(1, len(widths)):
         if len(shown) > 1 and _length([widths[i] for i in (*shown, j)], GAPS[0]) > most:
@@ -85,27 +85,27 @@ def _blocks(widths: Sequence[int], most: int) -> Iterator[list[int]]:
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    """A table: the first column names the rows, the others are numbers."""
+    """Return a table; the first column names the rows, the others are numbers."""
     return Table(title, tuple(columns), tuple(tuple(row) for row in rows))
 
 
 def number(value: float, form: str) -> str:
-    """A number as text, a dash where there is none."""
+    """Format a number; NaN becomes a dash."""
     return "-" if np.isnan(value) else format(value, form)
 
 
 def signed(value: float, form: str) -> str:
-    """A difference as text, as in +.014; a dash where there is none."""
+    """Format a difference, as in +.014; NaN becomes a dash."""
     return "-" if np.isnan(value) else _without_zero(format(value, f"+{form}"))
 
 
 def median(values: Iterable[float], form: str) -> str:
-    """The median of the finite values."""
+    """Format the median of the finite values."""
     return number(quartiles(np.asarray(values))[0], form)
 
 
 def spread(values: Iterable[float], form: str) -> str:
-    """Median and quartiles, as in .947 [.944 .955]."""
+    """Format median and quartiles, as in .947 [.944 .955]."""
     measured = quartiles(np.asarray(values))
     if np.isnan(measured[0]):
         return "-"
@@ -114,5 +114,5 @@ def spread(values: Iterable[float], form: str) -> str:
 
 
 def _without_zero(text: str) -> str:
-    """.5 for 0.5, -.5 for -0.5."""
+    """Drop the leading zero: .5 for 0.5, -.5 for -0.5."""
     return text.replace("0.", ".", 1) if text.lstrip("+-").startswith("0.") else text

@@ -1,4 +1,4 @@
-"""How what an experiment found is written to a folder: tables, arrays, findings, and a manifest of it all."""
+"""Write an experiment's outcome to a folder: tables, arrays, findings, and a manifest of them all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def write(
     settings: Mapping[str, Any],
     **facts: Any,
 ) -> None:
-    """Write an outcome to a folder; what is there under the same names is replaced.
+    """Write an outcome to a folder; files of the same names are replaced.
 
     Args:
-      folder: where to.
-      experiment: whose outcome it is.
-      outcome: what was found.
-      settings: that it was found with, for the manifest.
-      **facts: what else belongs in the manifest, such as `wall_seconds`.
+      folder: the folder to write to.
+      experiment: the experiment of the outcome.
+      outcome: the outcome.
+      settings: the settings of the run, for the manifest.
+      **facts: further entries of the manifest, such as `wall_seconds`.
 
     Raises:
       OSError: a folder that cannot be written to.

@@ -1,4 +1,4 @@
-"""A result folder as one page for the browser, and two folders beside one another: no network, one file."""
+"""Web pages of a result folder, or of two side by side: one file each, without network access."""
 
 from jaxarch.lab.html_report.comparison import Comparison, check_comparable, compare, comparison_page
 from jaxarch.lab.html_report.pages import write

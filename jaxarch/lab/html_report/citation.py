@@ -1,4 +1,4 @@
-"""How results are cited: the program that made them, and the papers that they are about."""
+"""Citations of results: the program that made them, and the papers that they are about."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from jaxarch.lab.reproduction import Paper
 
 TITLE = "jaxarch: learned network architectures in JAX, measured apart from their weights"
 AUTHORS = "The jaxarch developers"
-"""As CITATION.cff has them, which is in the checkout and not in the installed package."""
+"""Copied from CITATION.cff, which is in the checkout but not in the installed package."""
 
 
 def program(version: str) -> str:
-    """The program itself, in BibTeX.
+    """Return the citation of the program in BibTeX.
 
     Example:
       >>> from jaxarch.lab.html_report import citation
@@ -34,7 +34,7 @@ def program(version: str) -> str:
 
 
 def paper(cited: Paper) -> str:
-    """A paper, in BibTeX."""
+    """Return the citation of a paper in BibTeX."""
     authors = re.sub(r",? and |, ", " and ", cited.authors)
     first = re.sub(r"\W", "", authors.split(" and ")[0].split()[-1])
     key = f"{first}{cited.year}{cited.key}".lower()

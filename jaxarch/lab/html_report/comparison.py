@@ -1,4 +1,4 @@
-"""Two folders of one experiment beside one another: settings that differ, and differences of medians."""
+"""Comparison of two folders of one experiment: settings that differ, and differences of medians."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ FACTS = {
     "jax": lambda manifest: _within(manifest, "versions", "jax"),
     "wall seconds": lambda manifest: manifest.get("wall_seconds"),
 }
-"""What may be other beside the settings, and change numbers or time."""
+"""Facts other than settings that may differ and change numbers or time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two folders of one experiment.
+    """Comparison of two folders of one experiment.
 
     Attributes:
-      first: a folder.
-      second: another; differences are those of the first minus this one.
-      names: what they are called, which is different.
+      first: the first folder.
+      second: the second folder; differences are first minus second.
+      names: the names of the two, which are distinct.
     """
 
     first: Reported
@@ -50,12 +50,12 @@ class Comparison:
 
     @property
     def file_name(self) -> str:
-        """What its page is called, in the first folder."""
+        """File name of its page, in the first folder."""
         return f"against-{self.second.results.folder.resolve().name}.html"
 
     @property
     def made(self) -> Iterator[RenderableType]:
-        """The tables, and lines on what is in one folder alone."""
+        """Tables, and lines on the findings of only one folder."""
         yield self.settings
         if len(self.findings.rows):
             yield self.findings
@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def findings(self) -> Table:
-        """What was measured in both: medians with quartiles, and their difference."""
+        """Findings measured in both: medians with quartiles, and their difference."""
         ours, theirs = self.first.findings, self.second.findings
         rows = [
             (
@@ -93,19 +93,19 @@ class Comparison:
 
     @property
     def apart(self) -> list[str]:
-        """How much was measured in one folder alone."""
+        """Lines with the number of findings that only one folder has."""
         ours, theirs = set(self.first.findings), set(self.second.findings)
         found = zip(self.names, (ours - theirs, theirs - ours), strict=True)
         return [f"measured in {name} alone: {len(of)} findings" for name, of in found if of]
 
     @property
     def beside(self) -> list[tuple[Grid | None, Grid | None]]:
-        """The tables of both reports, in pairs."""
+        """Tables of both reports, in pairs."""
         return list(zip_longest(self.first.tables, self.second.tables))
 
     @property
     def figures(self) -> list[tuple[str, Figure | None, Figure | None]]:
-        """The figures of both, by name."""
+        """Figures of both, by name."""
         ours, theirs = ({of.name: of for of in side.figures} for side in (self.first, self.second))
         return [(name, ours.get(name), theirs.get(name)) for name in dict.fromkeys((*ours, *theirs))]
 
@@ -114,7 +114,7 @@ def check_comparable(folder: str | os.PathLike[str], other: str | os.PathLike[st
     """Raise unless two folders are of the same experiment.
 
     Raises:
-      ArgumentError: folders of different experiments, one folder twice, or what is no result folder.
+      ArgumentError: folders of different experiments, one folder twice, or not a result folder.
     """
     name, another = (read_manifest(which)["experiment"] for which in (folder, other))
     if name != another:
@@ -126,7 +126,7 @@ def check_comparable(folder: str | os.PathLike[str], other: str | os.PathLike[st
 
 
 def compare(first: Reported, second: Reported) -> Comparison:
-    """Two folders of the same experiment beside one another.
+    """Compare two folders of the same experiment.
 
     Raises:
       ArgumentError: as `check_comparable`.
@@ -136,7 +136,7 @@ def compare(first: Reported, second: Reported) -> Comparison:
 
 
 def comparison_page(compared: Comparison) -> str:
-    """The page of two folders, in HTML."""
+    """Return the page of two folders, in HTML."""
     sides = (compared.first, compared.second)
     return page(
         "comparison.html",
@@ -150,13 +150,13 @@ def comparison_page(compared: Comparison) -> str:
 
 
 def _side(name: str, side: Reported) -> tuple[str, list[tuple[str, str]], str, list[str]]:
-    """What the top of the page says of a folder: name, summary, command, warnings."""
+    """Return the top of the page for one folder: name, summary, command, warnings."""
     manifest = side.results.manifest
     return name, summary(manifest), str(manifest.get("command", "")), side.warnings
 
 
 def _names(first: Reported, second: Reported) -> tuple[str, str]:
-    """The folders' names; with those of the folders that they are in, where they are equal."""
+    """Return the folders' names; if these are equal, their paths as given."""
     ours, theirs = (side.results.folder.resolve() for side in (first, second))
     if ours.name != theirs.name:
         return ours.name, theirs.name

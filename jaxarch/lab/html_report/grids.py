@@ -1,4 +1,4 @@
-"""Tables of a page: cells as texts, with the number that a column is sorted by."""
+"""Tables of a page: cells as texts, with the number that their column is sorted by."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pandas as pd
 from jaxarch.lab.harness.tables import Table
 
 MOST_ROWS = 1000
-"""Rows of a file that a page shows."""
+"""Maximum number of rows of a file that a page shows."""
 _NUMBER = re.compile(r"[+-]?(\d[\d,]*\.?\d*|\.\d+)(e[+-]?\d+)?(?![\w.])", re.IGNORECASE)
 _MISSING = ("", "-")
 
 
 class Cell(NamedTuple):
-    """A text, and the number that it begins with, if its column has numbers."""
+    """Text of a cell, and the number that it begins with if its column is numeric."""
 
     text: str
     order: float | None = None
@@ -28,15 +28,15 @@ class Cell(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A table of a page.
+    """Table of a page.
 
     Attributes:
-      title: above it.
-      columns: headings.
-      numeric: whether each column has numbers, which stand on the right and are sorted as such.
-      rows: cells, one a column; the first one names the row.
-      note: what is left out, if anything is.
-      many: whether it is long, and shown a part at a time.
+      title: the title above the table.
+      columns: the headings.
+      numeric: whether each column is numeric; numbers are right-aligned and sorted by value.
+      rows: the cells, one per column; the first one names the row.
+      note: a note on rows that are left out, if any are.
+      many: whether the table is long, and shown a part at a time.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Grid:
 
 
 def grid(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], note: str = "") -> Grid:
-    """A table of texts; a column is numeric if each of its texts begins with a number, or is missing.
+    """Make a table of texts; a column is numeric if each text begins with a number or is missing.
 
     Example:
       >>> from jaxarch.lab.html_report.grids import grid
@@ -72,7 +72,7 @@ def grid(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], note
 
 
 def leading_number(text: str) -> float | None:
-    """The finite number that a text begins with, if it does."""
+    """Return the finite number that a text begins with, or `None`."""
     found = _NUMBER.match(text.strip())
     if found is None:
         return None
@@ -81,12 +81,12 @@ def leading_number(text: str) -> float | None:
 
 
 def of_terminal(table: Table) -> Grid:
-    """A table of a report as it is printed."""
+    """Convert a printed table of a report."""
     return grid(table.title, table.columns, table.rows)
 
 
 def of_file(name: str, table: pd.DataFrame) -> Grid:
-    """A table of a result folder: at most `MOST_ROWS` of its rows."""
+    """Convert a table of a result folder, at most `MOST_ROWS` of its rows."""
     rows = table.head(MOST_ROWS)
     columns = [[plain(value) for value in rows[column]] for column in rows]
     left_out = f"The first {MOST_ROWS:,} of {len(table):,} rows; {name} has all of them."
@@ -95,7 +95,7 @@ def of_file(name: str, table: pd.DataFrame) -> Grid:
 
 
 def plain(value: Any) -> str:
-    """A value as a cell says it: numbers to six significant digits, nothing where there is none."""
+    """Format a value for a cell: numbers to six significant digits, nothing for a missing one."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if value is None or (isinstance(value, (float, np.floating)) and math.isnan(value)):

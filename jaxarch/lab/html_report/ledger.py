@@ -1,4 +1,4 @@
-"""The lines of the record that a result folder speaks to, found by the commands that they name."""
+"""Lines of the record that a result folder bears on, found by the commands that they name."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from jaxarch.lab.harness.catalogue import DEFAULT, EXPERIMENTS
 from jaxarch.lab.reproduction import Line, Measurement, Paper, read
 
 ELSEWHERE = ("resume",)
-"""Settings which say where something is kept, and change no number."""
+"""Settings that say where something is kept, and change no number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Spoken:
-    """A line of the record that an experiment speaks to.
+    """Line of the record that an experiment bears on.
 
     Attributes:
-      paper: that it is of.
-      line: of the record.
-      command: that of the line which is nearest to what was run.
-      differing: settings in which it is another: by name, what the command has and what was run.
+      paper: the paper of the line.
+      line: the line of the record.
+      command: the command of the line that is nearest to the run.
+      differing: settings in which command and run differ: by name, the command's value and the run's.
     """
 
     paper: Paper
@@ -35,18 +35,18 @@ class Spoken:
     differing: Mapping[str, tuple[Any, Any]]
 
     def measured(self, found: Mapping[str, Measurement]) -> list[tuple[Measurement, Measurement]]:
-        """What the line records, beside what is called the same here."""
+        """Pair the line's measurements with those of the same name in `found`."""
         return [(of, found[of.what]) for of in self.line.measured if of.what in found]
 
 
 def spoken_to(
     experiment: Experiment, settings: Mapping[str, Any], papers: Sequence[Paper] | None = None
 ) -> list[Spoken]:
-    """The lines that name a command of an experiment, those that were run just so first.
+    """Return the lines with a command of an experiment, those with the fewest differing settings first.
 
     Args:
-      experiment: that was run.
-      settings: that it was run with, as the manifest has them.
+      experiment: the experiment that was run.
+      settings: the settings of the run, from the manifest.
       papers: the record; by default all of it.
 
     Example:
@@ -66,14 +66,14 @@ def spoken_to(
 
 
 def papers_of(experiment: str, spoken: Sequence[Spoken]) -> list[Paper]:
-    """The papers that an experiment is about: those of its lines, and those that its description names."""
+    """Return the papers that an experiment is about: those of its lines and of its description."""
     description = EXPERIMENTS.get(experiment, "")
     keys = {of.paper.key for of in spoken}
     return [paper for paper in read() if paper.key in keys or f"[{paper.key}]" in description]
 
 
 def _run(command: str) -> tuple[str, dict[str, str]]:
-    """The experiment that a command runs, if it does, and the settings that it gives."""
+    """Return the experiment that a command runs, empty if none, and the settings that it gives."""
     words = shlex.split(command)
     if words[:2] != ["jaxarch", "run"]:
         return "", {}
@@ -94,11 +94,11 @@ def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _differing(
     command: str, experiment: Experiment, settings: Mapping[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """Settings that a command has and a run had not; what a run took from its data is none of them."""
+    """Return settings in which command and run differ, except those that the run took from its data."""
     _, values = _run(command)
     known = {field.name for field in dataclasses.fields(experiment.settings)}
     asked = read_settings(experiment.settings, {k: v for k, v in values.items() if k in known})
-    # Where its data is not here, what it takes from that is unknown.
+    # If the data is not on this machine, the settings taken from it are unknown.
     with contextlib.suppress(ArgumentError):
         asked = asked.complete()
     theirs = json.loads(json.dumps(dataclasses.asdict(asked), default=str))

@@ -1,4 +1,4 @@
-"""Pages made of templates, in which every text is escaped, and written to files."""
+"""Pages from templates, with every text escaped, and their files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _environment() -> Environment:
 
 
 def page(template: str, shown: Sequence[Chart] = (), **values: Any) -> str:
-    """A page from a template, with all that it needs: styles, scripts, and libraries if there are charts."""
+    """Render a page from a template, with its styles, its scripts, and libraries if there are charts."""
     return (
         _environment()
         .get_template(template)
@@ -55,13 +55,13 @@ def write(text: str, path: Path) -> None:
 
 
 def in_script(value: Any) -> Markup:
-    """A value as JSON that nothing in it can end the script of."""
+    """Return a value as JSON for a script; `<` is escaped, so that no text in it can end the script."""
     return Markup(json.dumps(value, allow_nan=False).replace("<", "\\u003c"))
 
 
 @cache
 def _tables() -> str:
-    """The JavaScript of DataTables, as itables has it: a module whose default export makes tables sort."""
+    """Return itables' JavaScript of DataTables: a module whose default export makes tables sortable."""
     from itables.utils import read_package_file
 
     return read_package_file("html", "dt_bundle.js")

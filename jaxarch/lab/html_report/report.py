@@ -1,4 +1,4 @@
-"""The page of one result folder: what was found, how, and what it says of the papers."""
+"""Page of one result folder: findings, how they were made, and the lines of the record that they bear on."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from jaxarch.lab.html_report.grids import Grid
 from jaxarch.lab.html_report.pages import page
 
 NAME = "report.html"
-"""The page of a result folder, in it."""
+"""File name of the page of a result folder."""
 WARNING, ITEM = "! ", "- "
-"""How a line of a report begins that warns, or that is one of a list."""
+"""Prefixes of a report's lines: a warning, an item of a list."""
 SHOWN_APART = ("experiment", "command", "settings", "wall_seconds", "devices", "key", "data", "versions")
-"""Facts of a manifest that have a place of their own."""
+"""Facts of a manifest that the page shows in a place of their own."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A drawing of a report: what it shows in words, and itself, as the address of an image."""
+    """Figure of a report, with a description in words and the image as a data address."""
 
     name: str
     description: str
@@ -43,7 +43,7 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Remark:
-    """A line of a report, and whether it is an item of a list."""
+    """Line of a report, and whether it is an item of a list."""
 
     text: str
     item: bool = False
@@ -51,12 +51,12 @@ class Remark:
 
 @dataclasses.dataclass(frozen=True)
 class Reported:
-    """An experiment's report on a folder, whose figures are drawn again for it.
+    """Report of an experiment on a folder, with redrawn figures.
 
     Attributes:
       results: the folder.
-      experiment: that it is of.
-      made: what the report printed: tables and lines.
+      experiment: the experiment of the folder.
+      made: the tables and lines of the report.
     """
 
     results: Results
@@ -65,22 +65,22 @@ class Reported:
 
     @classmethod
     def on(cls, folder: Path, experiment: Experiment, figures: Path | None = None) -> Reported:
-        """Make the report of a folder, its figures drawn there or in another one.
+        """Make the report of a folder; draw its figures there, or in the folder `figures`.
 
         Raises:
-          ArgumentError: a folder that lacks a file.
+          ArgumentError: the folder lacks a file.
         """
         of = Results(folder, figures)
         return cls(of, experiment, report_on(of, experiment))
 
     @property
     def tables(self) -> list[Grid]:
-        """The tables that are printed."""
+        """Tables of the printed report."""
         return [grids.of_terminal(made) for made in self.made if isinstance(made, Table)]
 
     @property
     def parts(self) -> Iterator[Grid | Remark]:
-        """Tables and lines as they are printed, one after the other, but for the warnings."""
+        """Tables and lines in their printed order, without the warnings."""
         for made in self.made:
             if isinstance(made, Table):
                 yield grids.of_terminal(made)
@@ -89,19 +89,19 @@ class Reported:
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader of the tables has to know: failed runs, first of all."""
+        """Warnings for the reader of the tables: failed runs, first of all."""
         lines = [made for made in self.made if isinstance(made, str)]
         return [line.removeprefix(WARNING) for line in lines if line.startswith(WARNING)]
 
     @property
     def charts(self) -> list[Chart]:
-        """What the experiment shows for the mouse; nothing without a run that has a place."""
+        """Interactive charts of the experiment that have at least one point."""
         made = () if self.experiment.charts is None else self.experiment.charts(self.results)
         return [chart for chart in made if len(chart.points)]
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """What the report drew."""
+        """Figures that the report drew."""
         return [
             Figure(name, words, image(self.results.figures, name))
             for name, words in self.results.drawn.items()
@@ -109,7 +109,7 @@ class Reported:
 
     @property
     def files(self) -> list[Grid]:
-        """The tables of the folder, what was found first."""
+        """Tables of the folder: findings, results, then the others by name."""
         first = (results.FINDINGS, results.RESULTS)
         names = sorted(path.name for path in self.results.folder.glob("*.csv") if path.is_file())
         ordered = [name for name in first if name in names] + [name for name in names if name not in first]
@@ -117,7 +117,7 @@ class Reported:
 
     @property
     def findings(self) -> dict[str, reproduction.Measurement]:
-        """What was measured, by what it is called; none where the file has none."""
+        """Measurements of findings.csv by name; none if it cannot be read."""
         try:
             found = reproduction.read_findings(self.results.folder)
         except ArgumentError:
@@ -126,7 +126,7 @@ class Reported:
 
 
 def report_page(reported: Reported) -> str:
-    """The page of a folder, in HTML."""
+    """Return the page of a folder, in HTML."""
     manifest, experiment = reported.results.manifest, reported.experiment
     spoken = ledger.spoken_to(experiment, reported.results.settings)
     papers = ledger.papers_of(experiment.name, spoken)
@@ -148,7 +148,7 @@ def report_page(reported: Reported) -> str:
 
 
 def summary(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is asked first: on what, how often, on which machine, how long."""
+    """Return what readers ask first: data, seeds, device, time, version."""
     settings, data = manifest["settings"], _object(manifest, "data")
     asked = {
         "data": data.get("name", settings.get("dataset")),
@@ -161,9 +161,9 @@ def summary(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def device(manifest: Mapping[str, Any]) -> str:
-    """What it was run on, as in `2 x cpu`: by the workers, where its parts went over a cluster.
+    """Return the devices of the run, as in `2 x cpu`; the workers' devices if it ran on a cluster.
 
-    Where runs were combined, what each was run on.
+    For combined runs, return the devices of each.
     """
     if isinstance(parts := manifest.get(COMBINED), list):
         return "; ".join(dict.fromkeys(device(part) for part in parts if isinstance(part, dict)))
@@ -172,7 +172,7 @@ def device(manifest: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: Any) -> str:
-    """Seconds in the words of a clock."""
+    """Format seconds as hours, minutes and seconds."""
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
         return ""
     if seconds < 60:
@@ -183,7 +183,7 @@ def duration(seconds: Any) -> str:
 
 
 def settings_grid(experiment: Experiment, settings: Mapping[str, Any]) -> Grid:
-    """Every setting: what it was, what it is by default, what it means."""
+    """Return a table of every setting: its value, its default and its meaning."""
     meaning = setting_help(experiment.settings)
     defaults = {field.name: field.default for field in dataclasses.fields(experiment.settings)}
     rows = [
@@ -194,7 +194,7 @@ def settings_grid(experiment: Experiment, settings: Mapping[str, Any]) -> Grid:
 
 
 def facts_grid(manifest: Mapping[str, Any]) -> Grid:
-    """Key, data, machine, versions, and all else that the manifest says in a word."""
+    """Return a table of key, data, machine, versions, and all other short facts of the manifest."""
     key, data = _object(manifest, "key"), _object(manifest, "data")
     devices, versions = _object(manifest, "devices"), _object(manifest, "versions")
     rest = {name: value for name, value in manifest.items() if name not in SHOWN_APART}
@@ -210,7 +210,7 @@ def facts_grid(manifest: Mapping[str, Any]) -> Grid:
 
 
 def image(folder: Path, name: str) -> str:
-    """A figure of a folder within the page: whichever of its files is the smaller."""
+    """Return a figure as a data address for the page: its SVG or its PNG, whichever is smaller."""
     kinds = {"svg": "svg+xml", "png": "png"}
     files = {kind: (folder / f"{name}.{ending}").read_bytes() for ending, kind in kinds.items()}
     kind = min(files, key=lambda kind: len(files[kind]))
@@ -218,7 +218,7 @@ def image(folder: Path, name: str) -> str:
 
 
 def _differences(spoken: ledger.Spoken) -> str:
-    """In which settings a line's command is another, in words."""
+    """Return in words the settings in which a line's command differs from the run."""
     return "; ".join(
         f"{name} {grids.plain(there) or '(empty)'} there, {grids.plain(here) or '(empty)'} here"
         for name, (there, here) in spoken.differing.items()
@@ -226,7 +226,7 @@ def _differences(spoken: ledger.Spoken) -> str:
 
 
 def _measured(spoken: ledger.Spoken, found: Mapping[str, reproduction.Measurement]) -> Grid | None:
-    """What a line records beside what was found here."""
+    """Return a table of a line's measurements beside those of this folder."""
     pairs = spoken.measured(found)
     rows = [(there.what, spread(there), spread(here)) for there, here in pairs]
     title = f"{spoken.line.id}: the record, and this folder"
@@ -234,7 +234,7 @@ def _measured(spoken: ledger.Spoken, found: Mapping[str, reproduction.Measuremen
 
 
 def spread(measurement: reproduction.Measurement) -> str:
-    """Median and quartiles."""
+    """Format median and quartiles."""
     median = f"{measurement.median:.4g}"
     if measurement.q25 is None or measurement.q75 is None:
         return median
@@ -247,7 +247,7 @@ def _object(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """What is nested, by its path; of long lists their length."""
+    """Yield nested values by their paths; for long lists, their length."""
     for name, value in values.items():
         where = f"{path}: {name}" if path else str(name).replace("_", " ")
         if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The record of reproduction: what the papers say, what was measured here, and whether the two agree.
+"""Record of reproduction: the papers' claims, the measurements made here, and whether they agree.
 
-One TOML file a paper, beside this one; `jaxarch reproduction` and docs/reproduction.md show them.
+It has one TOML file per paper, in this folder; `jaxarch reproduction` and docs/reproduction.md show them.
 """
 
 from jaxarch.lab.reproduction.findings import as_toml, read_findings

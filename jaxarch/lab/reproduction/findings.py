@@ -1,4 +1,4 @@
-"""What an experiment found, as text for the record: findings.csv to TOML."""
+"""Findings of an experiment as text for the record: findings.csv to TOML."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from jaxarch.lab.results import FINDINGS, read_table
 
 
 def read_findings(folder: str | os.PathLike[str]) -> tuple[Measurement, ...]:
-    """The measurements that an experiment wrote to its result folder.
+    """Read the measurements that an experiment wrote to its result folder.
 
-    findings.csv has a row a measurement; its columns are fields of `Measurement`, `what` and `median` at
-    least. An empty cell is a field that is not there.
+    findings.csv has one row per measurement; its columns are fields of `Measurement`, `what` and `median` at
+    least. An empty cell is an absent field.
 
     Raises:
       ArgumentError: no such file, or one that does not hold measurements. The message names row and column.
@@ -45,7 +45,7 @@ def read_findings(folder: str | os.PathLike[str]) -> tuple[Measurement, ...]:
 
 
 def _present(row: dict[str, Any]) -> dict[str, Any]:
-    """The cells that are not empty, those that are numbers as numbers, whatever the rest of their columns."""
+    """Return the non-empty cells; numbers become numbers, whatever else their columns hold."""
     cells = {name: value for name, value in row.items() if not pd.isna(value)}
     return {name: value if name == "what" else _as_number(value) for name, value in cells.items()}
 
@@ -59,7 +59,7 @@ def _as_number(cell: Any) -> Any:
 
 
 def as_toml(measured: Iterable[Measurement]) -> str:
-    """Measurements as the field `measured` of a line, to be pasted; numbers to three significant digits.
+    """Format measurements as a line's `measured`, to paste: three significant digits, integers from 1000 on.
 
     Example:
       >>> from jaxarch.lab import reproduction
@@ -83,6 +83,6 @@ def as_toml(measured: Iterable[Measurement]) -> str:
 
 def _toml(value: str | float) -> str:
     if isinstance(value, str):
-        # A JSON string is a TOML string, as long as characters outside the basic plane stay themselves.
+        # A JSON string is a TOML string if characters outside the basic plane are not escaped.
         return json.dumps(value, ensure_ascii=False)
     return number(float(f"{value:.3g}") if abs(value) < 1000 else round(value))

@@ -1,4 +1,4 @@
-"""A line of the record: what a paper says, what was measured, and whether the two agree."""
+"""Lines of the record: a paper's claim, its measurement here, and whether the two agree."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from jaxarch import ArgumentError
 from jaxarch.lab.checks import check_count, did_you_mean, shown
 
 VERDICTS = ("reproduced", "partly", "not reproduced", "not run")
-"""What may be said of a result of a paper."""
+"""Possible verdicts on a paper's result."""
 LONGEST_CLAIM = 80
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """One quantity over the runs that it was measured in.
+    """Measurement of one quantity over several runs.
 
     Attributes:
-      what: the quantity in words, with its data; of a paired difference, which minus which.
-      median: over the runs; where nothing is random, the number itself.
+      what: the quantity in words, with its data; for a paired difference, with both sides (A minus B).
+      median: median over the runs; if nothing is random, the number itself.
       q25: first quartile over the runs, with `q75`.
       q75: third quartile over the runs.
-      runs: how many; for a paired difference, how many pairs.
-      mean: of a paired difference, over the runs.
+      runs: number of runs; for a paired difference, number of pairs.
+      mean: mean of a paired difference over the runs.
       mean_low: lower bound of the 95% t interval of the mean, with `mean_high`.
-      mean_high: its upper bound.
-      p: of the two-sided Wilcoxon signed-rank test of a paired difference, not adjusted for other tests
-        unless `what` says so.
+      mean_high: upper bound of that interval.
+      p: p-value of the two-sided Wilcoxon signed-rank test of a paired difference. It is not adjusted for
+        other tests unless `what` says so.
 
     Raises:
-      ArgumentError: values that are not finite, out of order, or lack the ones that they belong to.
+      ArgumentError: values that are not finite, are out of order, or lack a value that belongs to them.
     """
 
     what: str
@@ -62,7 +62,7 @@ class Measurement:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A figure, a table or a sentence of a paper, and what became of it here.
+    """Line of the record: a figure, table or sentence of a paper, and its result here.
 
     Attributes:
       id: the paper's key and the place, such as `D.figure-4`.
@@ -70,15 +70,15 @@ class Line:
       claim: what the paper says, in at most 80 characters.
       says: what the paper says, in its own words or in one or two sentences.
       verdict: one of `VERDICTS`.
-      conclusion: how measurement and claim compare, and why the verdict; of `not run`, why it was not run.
-      settings: what was run: data, task, sizes, steps; what differs from the paper.
-      commands: what to type to see it.
+      conclusion: comparison of measurement and claim, and reason for the verdict; for `not run`, why not.
+      settings: the settings of the runs: data, task, sizes, steps; differences from the paper.
+      commands: the commands that reproduce it.
       measured: the measurements, the most telling one first; none for `not run`.
-      version: of jaxarch, that measured.
-      date: of the measurement.
+      version: version of jaxarch that measured it.
+      date: date of the measurement.
 
     Raises:
-      ArgumentError: a verdict that is unknown or does not go with the rest, or an empty text.
+      ArgumentError: an unknown verdict, a verdict that does not fit the other fields, or an empty text.
     """
 
     id: str
@@ -111,17 +111,17 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """A paper and its lines.
+    """Paper and its lines.
 
     Attributes:
-      key: as in [D].
-      authors: as they are cited.
-      title: of the paper.
-      year: of the version that is meant.
-      lines: in the order in which they are shown.
+      key: the key, as in [D].
+      authors: the authors, as they are cited.
+      title: the title of the paper.
+      year: the year of the cited version.
+      lines: the lines, in the order in which they are shown.
 
     Raises:
-      ArgumentError: an id that occurs twice or is of another paper.
+      ArgumentError: an id that occurs twice or belongs to another paper.
     """
 
     key: str
@@ -148,7 +148,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def _check_ordered(measurement: Measurement, *names: str) -> None:
-    """Raise unless bounds come in pairs, with what they are the bounds of, in ascending order."""
+    """Raise unless both bounds and the middle value are given, in ascending order, or no bound is."""
     low, middle, high = (getattr(measurement, name) for name in names)
     if low is None and high is None:
         return

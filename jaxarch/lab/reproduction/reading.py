@@ -1,4 +1,4 @@
-"""The record's files, read and checked."""
+"""Reader of the record's files, with checks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _Kind = TypeVar("_Kind")
 
 
 def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
-    """Every paper of the record: one TOML file each, with the fields of `Paper`, `Line` and `Measurement`.
+    """Read every paper of the record: a TOML file with the fields of `Paper`, `Line` and `Measurement`.
 
     Texts may be broken over lines; line breaks are read as spaces.
 
     Raises:
-      ArgumentError: a file that is no TOML; a field that is unknown, missing or of another type; a line that
+      ArgumentError: a file that is not TOML; a field that is unknown, missing or of another type; a line that
         contradicts itself; a paper that occurs twice. The message names file, line and field.
 
     Example:
@@ -54,12 +54,12 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
 
 
 def checked(papers: Iterable[Paper]) -> list[Paper]:
-    """The papers of a record, or an error where it is something else."""
+    """Return the papers of a record as a list; raise if they are anything else."""
     return items("papers", papers, Paper, "papers, as of jaxarch.lab.reproduction.read()")
 
 
 def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
-    """The record with one of its lines alone.
+    """Return the record with only one of its lines.
 
     Raises:
       ArgumentError: there is no such line.
@@ -78,10 +78,10 @@ def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
 
 
 def build(kind: type[_Kind], table: Any, place: str) -> _Kind:
-    """A dataclass from a table of a file; what is wrong with it is said with its place.
+    """Build a dataclass from a table of a file; errors name the place in the file.
 
     Raises:
-      ArgumentError: a field that is unknown, missing or of another type, or what the dataclass refuses.
+      ArgumentError: a field that is unknown, missing, of another type, or refused by the dataclass.
     """
     if not isinstance(table, dict):
         raise ArgumentError(f"{place}: expected a table, got {shown(table)}")
@@ -110,13 +110,13 @@ def _value(value: Any, kind: Any, place: str) -> Any:
     (wanted, *_) = typing.get_args(kind) or (kind,)
     if wanted is float and type(value) is int:
         return float(value)
-    # Exactly: True is no number, and a time is no date.
+    # Compare types exactly: True must not count as a number, nor a time as a date.
     if type(value) is not wanted:
         raise ArgumentError(f"{place}: expected {_WORDS[wanted]}, got {shown(value)}")
     return " ".join(value.split()) if wanted is str else value
 
 
 def _label(item: Any, position: int) -> str:
-    """What an entry of a list is called: its id if it has one, else its position."""
+    """Return the label of a list entry: its id if it has one, else its position."""
     id = item.get("id") if isinstance(item, dict) else None
     return id if isinstance(id, str) else str(position)

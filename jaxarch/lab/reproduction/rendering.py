@@ -1,4 +1,4 @@
-"""The record as tables for the terminal, as docs/reproduction.md, and as JSON."""
+"""Record as tables for the terminal, as docs/reproduction.md, and as JSON."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ This page is written from `jaxarch/lab/reproduction/*.toml`, which is where to c
 
 
 def number(value: float) -> str:
-    """A number as it is stored, up to six significant digits; integers in full."""
+    """Format a number as it is stored, up to six significant digits; integers in full."""
     return str(int(value)) if value == int(value) else f"{value:.6g}"
 
 
 def overview(papers: Sequence[Paper]) -> Table:
-    """A row for each line: id and verdict, claim and first measurement, first command.
+    """Return a table with a row per line: id and verdict, claim and first measurement, first command.
 
     Example:
       >>> from jaxarch.lab import reproduction
@@ -53,7 +53,7 @@ def overview(papers: Sequence[Paper]) -> Table:
     table.add_column("line, verdict", no_wrap=True)
     lines = [line for paper in papers for line in paper.lines]
     numbers = {line.id: _interval(m.median, m.q25, m.q75) for line in lines for m in line.measured[:1]}
-    # A number has a line of its own, which is never broken.
+    # Each number gets a line of its own, so that it is never broken.
     widest = max(map(len, numbers.values()), default=0)
     table.add_column("what the paper says, and what was measured", min_width=widest)
     table.add_column("command")
@@ -72,7 +72,7 @@ def overview(papers: Sequence[Paper]) -> Table:
 
 
 def details(papers: Iterable[Paper]) -> Group:
-    """Every line in full.
+    """Return every line in full, for the terminal.
 
     Example:
       >>> from jaxarch.lab import reproduction
@@ -100,7 +100,7 @@ def _details(paper: Paper, line: Line) -> Iterator[RenderableType]:
     what, median, mean, *rest = _HEADINGS
     table = _plain_table()
     table.add_column(what)
-    # The mean below the median, so that no number is broken at 80 columns.
+    # Put the mean below the median, so that no number is broken at 80 columns.
     for heading in (f"{median}\n{mean}", *rest):
         table.add_column(Text(heading), justify="right", no_wrap=True)
     for measurement in line.measured:
@@ -110,14 +110,14 @@ def _details(paper: Paper, line: Line) -> Iterator[RenderableType]:
     yield table
     yield Text("")
     for command in line.commands:
-        # In one piece, so that it can be copied.
+        # Keep a command in one piece, so that it can be copied.
         yield Text(command, no_wrap=True, overflow="ignore")
     if line.version or line.date:
         yield Text(_made(line))
 
 
 def document(papers: Sequence[Paper]) -> str:
-    """The whole record in Markdown: how often each verdict, then every paper with its lines.
+    """Return the whole record in Markdown: counts of verdicts, then every paper with its lines.
 
     Example:
       >>> from jaxarch.lab import reproduction
@@ -142,7 +142,7 @@ def document(papers: Sequence[Paper]) -> str:
 
 
 def sections(papers: Iterable[Paper]) -> str:
-    """Every line in full, in Markdown, a section each.
+    """Return every line in full, in Markdown, one section per line.
 
     Example:
       >>> from jaxarch.lab import reproduction
@@ -168,7 +168,7 @@ def _section(line: Line) -> Iterator[str]:
 
 
 def as_json(papers: Iterable[Paper]) -> str:
-    """Every line as a JSON object with the fields of `Line` and the paper's key; absent numbers are null.
+    """Return every line as a JSON object: the fields of `Line` and the paper's key; absent numbers are null.
 
     Example:
       >>> import json
@@ -209,18 +209,18 @@ def _cited(paper: Paper, emphasis: str = "") -> str:
 
 
 def _made(line: Line) -> str:
-    """When and by what it was measured, as far as that is known."""
+    """Say when and with which version a line was measured, as far as that is known."""
     version = f" with jaxarch {line.version}" if line.version else ""
     return f"Measured{version}{f' on {line.date}' if line.date else ''}."
 
 
 def _anchor(line: Line) -> str:
-    """The link to a heading, as GitHub makes it."""
+    """Return the anchor of a line's heading, as GitHub makes it."""
     return line.id.lower().replace(".", "")
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     escaped = [[cell.replace("|", "&#124;") for cell in row] for row in (headings, *rows)]
     rule = ["---"] * len(headings)
     lines = (f"| {' | '.join(row)} |" for row in (escaped[0], rule, *escaped[1:]))

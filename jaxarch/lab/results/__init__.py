@@ -1,4 +1,4 @@
-"""Result folders: complete or not there, with a manifest that says how to make them again."""
+"""Result folders: complete or absent, with a manifest that says how to reproduce them."""
 
 from jaxarch.lab.results.folders import ResultFolder as ResultFolder
 from jaxarch.lab.results.folders import check_place as check_place

@@ -1,4 +1,4 @@
-"""Result folders: numbered, complete or not there."""
+"""Result folders: numbered, and complete or absent."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from jaxarch.lab.results.manifest import MANIFEST
 
 @dataclasses.dataclass
 class ResultFolder:
-    """Where results are: under a temporary name while they are written, under the final one after.
+    """Folder of results, with a temporary name while they are written and the final one afterwards.
 
     Attributes:
-      path: where they are now.
-      taken: the name that was asked for, if something else had it in the end and `path` is another.
+      path: the present path.
+      taken: the requested path, if something else took it meanwhile, so that `path` differs.
     """
 
     path: Path
@@ -34,7 +34,7 @@ class ResultFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the results are complete, under their final name."""
+        """True if the results are complete, under their final name."""
         return not self.path.name.startswith(unfinished.PREFIX) and self.path.exists()
 
 
@@ -45,23 +45,23 @@ def new_folder(
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> Iterator[ResultFolder]:
-    r"""A folder that appears under its name only when all that is written to it is complete.
+    r"""Make a folder that appears under its name only when everything in it is complete.
 
     Args:
-      name: of the experiment; the folder is `root/0001-name`, numbered on from those that are there.
-      root: where the numbered folders are.
+      name: the name of the experiment; the folder is `root/0001-name`, with the next free number.
+      root: the parent of numbered folders.
       out: an explicit folder in place of a numbered one.
-      force: whether an explicit folder that exists is replaced.
+      force: whether to replace an explicit folder that exists.
 
     Yields:
       A `ResultFolder`: write to its `path`. When the block has ended, `path` is the final folder: the one
-      asked for, or, where that name was taken meanwhile, the next free one (`out-2`). If an exception passes,
-      nothing is left; but if it is of the disk (`OSError`, which may be full), what there is stays.
+      asked for, or the next free name (`out-2`) if that was taken meanwhile. If an exception passes, nothing
+      is left. But after an `OSError` (the disk may be full), the files written so far are kept.
 
     Raises:
-      ArgumentError: before the block, an explicit folder that exists, without `force`, that is a link or no
-        result folder; a place that cannot be written to, a name that is too long. After it, a disk that is
-        full; the message says where what was computed is.
+      ArgumentError: before the block, an explicit folder that exists without `force`, is a link or is not a
+        result folder; a place that cannot be written to; a name that is too long. After the block, a full
+        disk; the message says where the computed results are.
 
     Example:
       >>> import tempfile
@@ -111,7 +111,7 @@ def new_folder(
 
 @contextlib.contextmanager
 def no_folder() -> Iterator[ResultFolder]:
-    """One that is gone after the block: of a process that leaves the writing to another."""
+    """Make a folder that is removed after the block, for a process whose results another one writes."""
     with tempfile.TemporaryDirectory(prefix="jaxarch-") as folder:
         yield ResultFolder(Path(tempfile.mkdtemp(prefix=unfinished.PREFIX, dir=folder)))
 
@@ -119,7 +119,7 @@ def no_folder() -> Iterator[ResultFolder]:
 def check_place(
     root: str | os.PathLike[str] = "results", out: str | os.PathLike[str] | None = None, force: bool = False
 ) -> None:
-    """Refuse what `new_folder` would refuse before its block, and leave all as it was.
+    """Raise if `new_folder` would raise before its block, and change nothing.
 
     Raises:
       ArgumentError: as `new_folder`.
@@ -146,7 +146,7 @@ def check_place(
 def _place(
     root: str | os.PathLike[str], out: str | os.PathLike[str] | None, force: bool
 ) -> tuple[Path, Path | None]:
-    """The folder that results go into, and the name there that was asked for, if one was."""
+    """Return the parent of the result folder, and the explicit path if `out` is given."""
     for name, place in (("root", root), ("out", "" if out is None else out)):
         check_instance(name, place, str | os.PathLike, "a path")
     if out is None:
@@ -160,7 +160,7 @@ def _unwritable(what: str, place: Path, error: Exception) -> ArgumentError:
 
 
 def _checked(final: Path, force: bool) -> Path:
-    """The folder that `out` names, if it is free or one that `force` may replace."""
+    """Return the folder that `out` names; raise unless it is free or `force` may replace it."""
     final = final if final.name not in ("", "..") else final.resolve()
     try:
         there = final.is_symlink() or final.exists()
@@ -180,21 +180,21 @@ def _checked(final: Path, force: bool) -> Path:
 
 
 def _replaceable(folder: Path) -> bool:
-    """Whether what is there is a result folder, or an empty one."""
+    """Return whether a path is a result folder or an empty folder."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     return (folder / MANIFEST).is_file() or not any(folder.iterdir())
 
 
 def _check_name(final: Path) -> None:
-    """Make the folder and remove it again: whatever forbids it is met before there are results."""
+    """Make the folder and remove it again, to meet any error before there are results."""
     with contextlib.suppress(FileExistsError):
         final.mkdir()
         final.rmdir()
 
 
 def _replace(folder: ResultFolder, final: Path) -> None:
-    """Move results to a name, in the place of those that are there; of anything else, beside it."""
+    """Move results to a name, replacing a result folder there; beside it if anything else is there."""
     aside = folder.path.with_name(f"{folder.path.name}-replaced")
     try:
         if _replaceable(final):
@@ -211,9 +211,9 @@ def _replace(folder: ResultFolder, final: Path) -> None:
 
 
 def _move(folder: ResultFolder, places: Iterator[Path]) -> None:
-    """Move results to the first place that is free: what is there, or comes meanwhile, is never replaced.
+    """Move results to the first free place; never replace what is there, or what appears meanwhile.
 
-    If no place can be made, they stay under the temporary name.
+    If no place can be made, the results stay under the temporary name.
     """
     temporary = folder.path
     for place in places:
@@ -225,7 +225,7 @@ def _move(folder: ResultFolder, places: Iterator[Path]) -> None:
             return
         folder.path = place
         try:
-            # The folder just made is empty, which is the one thing that this replaces.
+            # The folder just made is empty; os.replace replaces no other kind of folder.
             os.replace(temporary, place)
             return
         except BaseException as error:
@@ -240,13 +240,13 @@ def _move(folder: ResultFolder, places: Iterator[Path]) -> None:
 
 
 def _siblings(final: Path, suffix: str = "") -> Iterator[Path]:
-    """`out`, `out-2`, `out-3`, ..."""
+    """Yield `out`, `out-2`, `out-3`, ..."""
     for number in itertools.count(1):
         yield final.with_name(final.name + suffix + (f"-{number}" if number > 1 else ""))
 
 
 def _numbers(parent: Path, name: str) -> Iterator[Path]:
-    """The next number after those that are there, as they are each time."""
+    """Yield the next free number again and again, each time after a fresh look at the folder."""
     while True:
         numbers = [int(m[1]) for entry in parent.iterdir() if (m := re.match(r"(\d+)-", entry.name))]
         yield parent / f"{max(numbers, default=0) + 1:04d}-{name}"

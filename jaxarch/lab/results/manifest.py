@@ -1,4 +1,4 @@
-"""The manifest of a result folder: how its results came about, and how to make them again."""
+"""Manifest of a result folder: the origin of its results, and how to reproduce them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from jaxarch import ArgumentError
 from jaxarch.lab.checks import as_folder, as_path, check_mapping, one_line, printable, shown
 
 MANIFEST = "manifest.json"
-"""The file of a result folder that says how its results came about."""
+"""File of a result folder that records the origin of its results."""
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "pandas")
 
 
 def printed(value: Any) -> Any:
-    """Texts with their control characters escaped, in lists too; anything else as it is."""
+    """Escape control characters in texts, in lists too; return anything else unchanged."""
     if isinstance(value, list):
         return [printed(item) for item in value]
     return printable(value) if isinstance(value, str) and not value.isprintable() else value
 
 
 def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-    """How a result came about: versions, devices, source, settings, and further facts.
+    """Return the manifest of a result: versions, devices, source, settings, and further facts.
 
     Example:
       >>> from jaxarch.lab import results
@@ -55,7 +55,7 @@ def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
 
 
 def devices_here() -> dict[str, Any]:
-    """The devices of this program: backend, kind and count.
+    """Return the devices of this program: backend, kind and count.
 
     Example:
       >>> from jaxarch.lab import results
@@ -67,7 +67,7 @@ def devices_here() -> dict[str, Any]:
 
 
 def devices_in_words(devices: Mapping[str, Any]) -> str:
-    """What `devices_here` says, as in `2 x cpu`.
+    """Return the result of `devices_here` in words, as in `2 x cpu`.
 
     Example:
       >>> from jaxarch.lab import results
@@ -80,7 +80,7 @@ def devices_in_words(devices: Mapping[str, Any]) -> str:
 
 
 def key_description(seed: int) -> dict[str, Any]:
-    """The random key that all keys of an experiment derive from, for the manifest.
+    """Return the random key that all keys of an experiment derive from, for the manifest.
 
     Example:
       >>> from jaxarch.lab import results
@@ -94,7 +94,7 @@ def write_manifest(folder: str | os.PathLike[str], content: Mapping[str, Any]) -
     """Write a manifest as JSON.
 
     Raises:
-      ArgumentError: a folder that is not there; content that JSON cannot hold.
+      ArgumentError: the folder does not exist; JSON cannot hold the content.
 
     Example:
       >>> import numpy as np, pathlib, tempfile
@@ -119,10 +119,10 @@ def write_manifest(folder: str | os.PathLike[str], content: Mapping[str, Any]) -
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The manifest of a result folder.
+    """Read the manifest of a result folder.
 
     Raises:
-      ArgumentError: a folder that is not there or holds no manifest that can be read.
+      ArgumentError: the folder does not exist, or has no readable manifest.
 
     Example:
       >>> import pathlib, tempfile
@@ -153,7 +153,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a file, as far as one can look."""
+    """Return whether a path is a file; `False` if it cannot be looked up."""
     try:
         return path.is_file()
     except OSError:
@@ -161,12 +161,12 @@ def is_file(path: Path) -> bool:
 
 
 def _printable(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a manifest: a foreign one may hold control characters, which terminals obey."""
+    """Escape an object of a manifest: foreign ones may hold control characters, which terminals obey."""
     return {printed(name): printed(value) for name, value in pairs}
 
 
 def _git_commit() -> str | None:
-    """The commit of the checkout that the package is run from, marked if there are changes; or `None`."""
+    """Return the commit of the checkout that the package runs from, marked if changed; or `None`."""
     package = Path(__file__).resolve().parents[2]
 
     def git(*arguments: str) -> str:
@@ -189,7 +189,7 @@ def _plain(value: Any) -> Any:
 
 
 def command_line() -> str:
-    """The command that is running, for the manifest.
+    """Return the running command, for the manifest.
 
     Example:
       >>> import sys, unittest.mock
@@ -203,7 +203,7 @@ def command_line() -> str:
 
 
 def finite(text: str) -> float:
-    """A number of a manifest, where jaxarch writes none that is not finite."""
+    """Parse a number of a manifest; jaxarch writes only finite ones, so raise on any other."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{shown(text)} is no finite number")

@@ -1,4 +1,4 @@
-"""Tables of a result folder: results, and findings that the record of what reproduces takes."""
+"""Tables of a result folder: results, and findings for the record of reproduction."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jaxarch.lab.results.manifest import is_file, printed
 from jaxarch.metrics import quartiles
 
 RESULTS = "results.csv"
-"""The table of a result folder that has a row a run."""
+"""Table of a result folder with one row per run."""
 
 FINDINGS = "findings.csv"
-"""The table of a result folder that has a row a measurement."""
+"""Table of a result folder with one row per measurement."""
 
 COLUMNS = (
     "experiment",
@@ -34,14 +34,14 @@ COLUMNS = (
     "density",
     "seconds",
 )
-"""What every results.csv of classification runs has, at least: one row a run."""
+"""Columns that every results.csv of classification runs has at least; one row per run."""
 
 
 def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFrame:
-    r"""A table of a result folder.
+    r"""Read a table of a result folder.
 
     Raises:
-      ArgumentError: a file that is not there or is no table, or holds a number beyond float64.
+      ArgumentError: the file does not exist, is not a table, or holds a number beyond float64.
 
     Example:
       >>> import pathlib, tempfile
@@ -67,14 +67,14 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
 
 
 def _overflow(path: Path, column: Any) -> int | None:
-    """The first row whose number is too large, and not written as `inf`, as a bound that there is none of."""
+    """Return the first row with a number too large for float64; `inf` is allowed, for a missing bound."""
     texts = pd.read_csv(path, usecols=[column], dtype=str)[column]
     too_large = texts.map(_is_infinite) & (texts != "inf")
     return int(too_large.to_numpy().argmax()) + 1 if too_large.any() else None
 
 
 def _is_infinite(cell: Any) -> bool:
-    """Whether a cell is an infinite number; some releases of pandas leave one that is too large as a text."""
+    """Return whether a cell is infinite; some releases of pandas leave a too large number as text."""
     try:
         return bool(np.isinf(float(cell)))
     except (TypeError, ValueError):
@@ -82,12 +82,12 @@ def _is_infinite(cell: Any) -> bool:
 
 
 def finding(what: str, values: Any) -> dict[str, Any]:
-    """One line of findings.csv, which the record takes: what was measured, median, quartiles, runs.
+    """Return a line of findings.csv for the record: measured quantity, median, quartiles, runs.
 
     Args:
-      what: in words.
-      values: one a run, or a single number. A row of `metrics.paired_differences` is taken with its mean,
-        the 95% interval of the mean, and the Wilcoxon p.
+      what: the measured quantity in words.
+      values: one value per run, or a single number. A row of `metrics.paired_differences` keeps its mean, the
+        95% interval of the mean, and the Wilcoxon p.
 
     Example:
       >>> from jaxarch.lab import results
@@ -108,10 +108,10 @@ def finding(what: str, values: Any) -> dict[str, Any]:
 
 
 def write_findings(folder: str | os.PathLike[str], findings: Iterable[Mapping[str, Any]]) -> None:
-    """Write findings.csv; what was measured in no run, because all failed, is left out.
+    """Write findings.csv; a quantity that no run measured, because all failed, is left out.
 
     Raises:
-      ArgumentError: a folder that is not there; findings that are none of `finding`.
+      ArgumentError: the folder does not exist; findings that `finding` did not make.
 
     Example:
       >>> import pathlib, tempfile

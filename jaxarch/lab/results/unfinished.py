@@ -1,4 +1,4 @@
-"""Folders for work in progress: whose they are is known, so that those of dead processes are swept up."""
+"""Folders of work in progress: each records its owner, so that folders of dead processes are removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Not on Windows; there, nothing is swept up.
+except ImportError:  # Windows has no fcntl; there, nothing is swept up.
     fcntl = None  # type: ignore[assignment]
 
 PREFIX = ".unfinished-"
@@ -23,10 +23,10 @@ OWNER = ".owner.json"
 
 @contextlib.contextmanager
 def folder(parent: Path) -> Iterator[Path]:
-    """A fresh folder in `parent`, which is removed if an exception passes, and otherwise is the caller's.
+    """Make a fresh folder in `parent`; remove it if an exception passes, else leave it to the caller.
 
-    It holds a file that names process, host and start, and that is locked as long as the process lives.
-    Before it is made, the folders that dead processes of this host have left in `parent` are swept up.
+    It holds a file that names process, host and start. The file is locked as long as the process lives.
+    First, the folders that dead processes of this host have left in `parent` are removed.
     """
     sweep(parent)
     made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -44,19 +44,19 @@ def folder(parent: Path) -> Iterator[Path]:
 
 
 def content(made: Path) -> list[Path]:
-    """What has been written to a folder."""
+    """Return the entries written to a folder, without the owner's file."""
     return [path for path in made.iterdir() if path.name != OWNER]
 
 
 def release(made: Path) -> None:
-    """The folder is finished: it is nobody's, and is never swept up."""
+    """Mark the folder as finished: it has no owner, and is never swept up."""
     (made / OWNER).unlink(missing_ok=True)
 
 
 def sweep(parent: Path) -> None:
-    """Remove what processes of this host that live no more have left unfinished in a folder.
+    """Remove unfinished folders in `parent` that dead processes of this host have left.
 
-    A folder without the name of its owner, or of another host, where nobody can tell, is left alone.
+    A folder without its owner's name, or of another host, is left alone: its owner may still live.
     """
     for left in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), _locked(left / OWNER) as text:
@@ -65,11 +65,11 @@ def sweep(parent: Path) -> None:
 
 
 def _own(made: Path) -> int | None:
-    """Write who owns a folder, and lock it; without locks nothing is written, as nobody could tell."""
+    """Write the owner of a folder, and lock that file; if files cannot be locked, leave no file."""
     if fcntl is None:
         return None
     owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
-    # The name is given when the lock is held: nobody finds the one without the other.
+    # Rename only once the lock is held, so that nobody finds the file unlocked.
     partial = made / f"{OWNER}.partial"
     lock = os.open(partial, os.O_CREAT | os.O_WRONLY, 0o644)
     try:
@@ -85,9 +85,10 @@ def _own(made: Path) -> int | None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bytes]:
-    """The content of a file, while no living process has it locked; raises `OSError` otherwise."""
+    """Lock a file and yield its content; raise `OSError` if a living process has it locked."""
     if fcntl is None:
         raise OSError
+    # The name may belong to a link or a FIFO: do not follow the one, do not wait at the other.
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
