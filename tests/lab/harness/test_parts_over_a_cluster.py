@@ -401,8 +401,8 @@ def alone(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
-def test_a_tournament_has_the_same_bits_over_processes(workers, alone, tmp_path):
-    run_in(tmp_path, experiment("tournament"), SMALL, executor=workers)
+def test_a_tournament_has_the_same_bits_over_processes(alone, tmp_path):
+    run_in(tmp_path, experiment("tournament"), SMALL, executor=executor_of("local:2"))
     for name in ("results.csv", "controls.csv", "comparisons.csv"):
         one, other = (pd.read_csv(place / name, engine="python") for place in (alone, tmp_path))
         pd.testing.assert_frame_equal(
