@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
 from jaxarch._internal.digests import tree_digest
 from jaxarch._internal.errors import ArgumentError
@@ -24,8 +23,9 @@ from jaxarch.run._callbacks.save import Save
 from jaxarch.run._callbacks.schedule import Schedule, scheduled
 from jaxarch.run._callbacks.user import UserCallback
 from jaxarch.run._callbacks.validation import Validation
-from jaxarch.run._devices import first_runs, joined_runs, place, take_runs
-from jaxarch.run._group import Group, Job, Share, make_one
+from jaxarch.run._devices import first_runs, joined_runs, place
+from jaxarch.run._group import Group, Job, make_one
+from jaxarch.run._inputs import Inputs
 from jaxarch.run._layout import Layout
 from jaxarch.run._loop import Loop
 from jaxarch.run._network import Network
@@ -40,23 +40,14 @@ from jaxarch.run._stage import warn_of
 
 
 def fit(
-    make: Make,
-    keys: Array,
-    problem: Problem,
-    settings: PyTree = None,
-    network: Network | None = None,
-    options: FitOptions | None = None,
-    name: str = "",
+    make: Make, inputs: Inputs, options: FitOptions | None = None, name: str = ""
 ) -> tuple[Network, StageReport]:
     """Train every run, and return the network of each.
 
     Args:
       make: function from one run's settings to its training. Without settings it is called with `None`.
-      keys: one key per run, shape (runs,).
-      problem: what to learn; its per-run arrays have the keys' length.
-      settings: pytree whose leaves have a leading axis of runs: traced, so that a sweep over learning rates,
-        temperatures or penalties is one program.
-      network: the result of the stage before, with a leading axis of runs, or `None`.
+      inputs: keys, settings, the problem, and the result of the stage before. The settings are traced, so
+        that a sweep over learning rates, temperatures or penalties is one program.
       options: chunks, progress, checkpoints and the like.
       name: tells this fit from others in progress, reports and checkpoints.
 
@@ -71,8 +62,9 @@ def fit(
         that does not fit the mesh or the parameters.
     """
     options = options or FitOptions()
-    _check_options(options, problem, settings)
-    training, team = make_one(make, settings), Team.of(options.devices)
+    problem = inputs.problem
+    _check_options(options, problem, inputs.settings)
+    training, team = make_one(make, inputs.settings), Team.of(options.devices)
     name = name or training.name
     if problem.stream is not None:
         size = min(options.chunk, training.on(problem).descent.steps)
@@ -80,23 +72,22 @@ def fit(
     split = split_mesh(options.mesh, options.partition, problem)
     if split is not None:
         problem = split.on(problem)
-    args = (keys, settings, problem, network)
-    axes = (0, 0, problem.in_axes(), 0)
+    inputs = inputs._replace(problem=problem)
     begun = Layout.saved(options.checkpoint, name, team)
     if begun is None:
-        mesh, shares = places_of(make, args, options, team, split)
+        mesh, shares = places_of(make, inputs, options, team, split)
     else:
         mesh, shares = begun.places(options, name, team, split)
     data = place(mesh, (None,), (problem.data,))[0]
-    args = (keys, settings, dataclasses.replace(problem, data=data), network)
+    inputs = inputs._replace(problem=dataclasses.replace(problem, data=data))
     streamed = () if problem.stream is None else (problem.stream.digest.tobytes(),)
     same = None if options.checkpoint is None else tree_digest(problem.data, streamed)
     job = Job(make, mesh, options, Stopwatch(), name, same, team, shares)
     if begun is None:
         beside = team.neighbours(f"{name}: hosts")
-        fits, needed = width_of(make, mesh, axes, args, options, job.watch, shares.devices, beside)
+        fits, needed = width_of(make, mesh, inputs, options, job.watch, shares.devices, beside)
         per_device = team.least(f"{name}: width", fits)
-        _tell_plan(job, axes, args, per_device, needed if per_device == fits else None, beside)
+        _tell_plan(job, inputs, per_device, needed if per_device == fits else None, beside)
     else:
         per_device = begun.width // shares.devices
     width = per_device * shares.devices
@@ -104,14 +95,14 @@ def fit(
         Layout.of(mesh, shares, width).save(options.checkpoint, name)
 
     # The window served for tracing; the batches themselves come as the training goes on.
-    args = (keys, settings, dataclasses.replace(args[2], _window=None), network)
-    found, notes, validation = _trained(job, per_device, axes, args)
+    inputs = inputs._replace(problem=dataclasses.replace(inputs.problem, _window=None))
+    found, notes, validation = _trained(job, per_device, inputs)
     notes += warn_of(training, name, found)
     running, compiling = team.largest(f"{name}: seconds", job.watch.running, job.watch.compiling)
     devices = shares.devices * (1 if mesh is None else mesh.per_share)
     report = StageReport(
         name=training.name,
-        seconds=running * devices / keys.shape[0],
+        seconds=running * devices / inputs.runs,
         compile_seconds=compiling,
         width=width,
         devices=devices,
@@ -121,24 +112,17 @@ def fit(
     return found, report
 
 
-def _tell_plan(
-    job: Job,
-    axes: tuple[Any, ...],
-    args: tuple[Any, ...],
-    per_device: int,
-    needed: ProgramMemory | None,
-    beside: int,
-) -> None:
+def _tell_plan(job: Job, inputs: Inputs, per_device: int, needed: ProgramMemory | None, beside: int) -> None:
     """Report to progress, before the first step, how many runs train at once and the memory they take."""
     begins = getattr(job.options.progress, "begins", None)
     if begins is None:
         return
     mesh = job.mesh
     if needed is None:
-        needed = program_memory(job.make, mesh, axes, args, per_device, job.options.chunk, job.watch)
+        needed = program_memory(job.make, mesh, inputs, per_device, job.options.chunk, job.watch)
     local, free = 1 if mesh is None else mesh.size, free_on_a_device(mesh, beside)
     max_parallel_runs = per_device * job.shares.devices
-    begins(RunPlan(job.name, args[0].shape[0], max_parallel_runs, local, needed, free))
+    begins(RunPlan(job.name, inputs.runs, max_parallel_runs, local, needed, free))
 
 
 class _Found(NamedTuple):
@@ -150,27 +134,22 @@ class _Found(NamedTuple):
     is_dead: bool
 
 
-def _trained(
-    job: Job, per_device: int, axes: tuple[Any, ...], args: tuple[Any, ...]
-) -> tuple[Network, list[str], dict[str, np.ndarray]]:
+def _trained(job: Job, per_device: int, inputs: Inputs) -> tuple[Network, list[str], dict[str, np.ndarray]]:
     """Train all runs, group by group; return their networks, notes, and metrics at the chunks' ends.
 
     Raises:
       ArgumentError: a start from which no run can move.
     """
-    runs, width = args[0].shape[0], per_device * job.shares.devices
+    runs, width = inputs.runs, per_device * job.shares.devices
     count = math.ceil(runs / width)
     found = []
     for index in range(count):
         # Copies of members fill the last group up, so that all have one shape and compile once.
         members = np.arange(index * width, min((index + 1) * width, runs))
         padded = np.resize(members, width) if len(members) < width else members
-
-        def taken(some: np.ndarray) -> Any:
-            return args if np.array_equal(some, np.arange(runs)) else take_runs(axes, args, some)
-
-        share = Share(*place(job.mesh, axes, taken(padded[job.shares.mine(per_device)])))
-        found.append(_train(Group(job, per_device, share, partial(taken, padded), members, index, count)))
+        share = inputs.of(padded[job.shares.mine(per_device)]).on(job.mesh)
+        whole = partial(inputs.of, padded)
+        found.append(_train(Group(job, per_device, share, whole, members, index, count)))
 
     notes = [note for group in found for note in group.notes]
     if all(group.is_dead for group in found) and job.options.dead_start != "ignore":
@@ -211,7 +190,7 @@ def _train(group: Group) -> _Found:
 
 
 def places_of(
-    make: Make, args: tuple[Any, ...], options: FitOptions, team: Team, split: RunsMesh | None
+    make: Make, inputs: Inputs, options: FitOptions, team: Team, split: RunsMesh | None
 ) -> tuple[RunsMesh | None, Shares]:
     """Return the devices of a new fit (of the given mesh, if any), and each process's share of its runs.
 
@@ -219,11 +198,11 @@ def places_of(
     """
     if split is not None:
         return split, Shares((split.shares,))
-    runs = args[0].shape[0]
+    runs = inputs.runs
     max_parallel_runs = min(runs, options.max_parallel_runs or runs)
     alone = options.loop == "step"
     if options.loop == "auto":
-        alone = programs.is_slow_in_loops(programs.traced_step.trace(make, *args).jaxpr.jaxpr)
+        alone = programs.is_slow_in_loops(programs.traced_step.trace(make, *inputs).jaxpr.jaxpr)
     if alone:
         return None, Shares.of((1,) * team.size, runs, team.index)
     shares = Shares.of(team.devices, max_parallel_runs, team.index)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
 from jaxarch._internal.trees import PyTree
-from jaxarch.run._network import Network
+from jaxarch.run._inputs import Inputs
 from jaxarch.run._options import FitOptions
-from jaxarch.run._problem import Problem
 from jaxarch.run._processes import Team
 from jaxarch.run._programs import Make, Stopwatch
 from jaxarch.run._runs_mesh import RunsMesh
@@ -52,15 +50,6 @@ class Job:
     shares: Shares
 
 
-class Share(NamedTuple):
-    """Inputs of some runs: one key each, settings, the problem, and the network of the stage before."""
-
-    keys: Array
-    settings: PyTree
-    problem: Problem
-    network: Network | None
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
     """Runs of a fit that are trained in one program, and this process's share of them.
@@ -71,7 +60,7 @@ class Group:
       job: the fit.
       per_device: how many runs each device trains.
       share: inputs of this process's share of the runs, on its devices.
-      whole: function that makes the inputs of all runs of the group, as a tuple.
+      whole: function that makes the inputs of all runs of the group.
       members: indices of the runs.
       index: index of this group within the fit.
       count: how many groups there are.
@@ -79,8 +68,8 @@ class Group:
 
     job: Job
     per_device: int
-    share: Share
-    whole: Callable[[], tuple[Array, PyTree, Problem, Network | None]]
+    share: Inputs
+    whole: Callable[[], Inputs]
     members: np.ndarray
     index: int
     count: int

@@ -8,15 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxarch._internal.errors import ArgumentError
 from jaxarch._internal.memory import ProgramMemory, free_memory, in_bytes
 from jaxarch._internal.trees import PyTree
 from jaxarch.run._devices import describe, take_runs
-from jaxarch.run._network import Network
+from jaxarch.run._inputs import Inputs
 from jaxarch.run._options import FitOptions
-from jaxarch.run._problem import Problem
 from jaxarch.run._programs import Make, Stopwatch, advance, begin, is_jit_disabled, step
 from jaxarch.run._runs_mesh import RunsMesh
 from jaxarch.run._training import Carry
@@ -25,8 +23,7 @@ from jaxarch.run._training import Carry
 def width_of(
     make: Make,
     mesh: RunsMesh | None,
-    axes: tuple[Any, ...],
-    args: tuple[Array, PyTree, Problem, Network | None],
+    inputs: Inputs,
     options: FitOptions,
     watch: Stopwatch,
     shares: int,
@@ -40,18 +37,18 @@ def width_of(
     Raises:
       ArgumentError: not even one run fits.
     """
-    runs = args[0].shape[0]
+    runs = inputs.runs
     limit = options.memory if options.memory is not None else free_on_a_device(mesh, processes)
     if limit is not None:
-        _check_fits(_held(_described_carry(make, mesh, axes, args, 1)), limit, mesh)
+        _check_fits(_held(_described_carry(make, mesh, inputs, 1)), limit, mesh)
     if mesh is None:
         return 1, None
     needed = None
     per_share = math.ceil(min(runs, options.max_parallel_runs or runs) / shares)
     # One window of a stream is counted with the program; a second one waits, and a third is being placed.
-    waiting = 2 * _held(args[2]._window)
+    waiting = 2 * _held(inputs.problem._window)
     while limit is not None and not is_jit_disabled():
-        static, shapes = _chunk_of(make, mesh, axes, args, per_share, options.chunk)
+        static, shapes = _chunk_of(make, mesh, inputs, per_share, options.chunk)
         # The steps are traced here for the first time: with few frames, so that a loss's error has a short
         # traceback.
         with watch.tracing():
@@ -69,8 +66,7 @@ def width_of(
 def program_memory(
     make: Make,
     mesh: RunsMesh | None,
-    axes: tuple[Any, ...],
-    args: tuple[Array, PyTree, Problem, Network | None],
+    inputs: Inputs,
     per_share: int,
     chunk: int,
     watch: Stopwatch,
@@ -83,18 +79,17 @@ def program_memory(
     if is_jit_disabled():
         return None
     if mesh is None:
-        carry = _described_carry(make, mesh, axes, args, per_share)
-        inputs = jax.eval_shape(lambda *args: take_runs(axes, args, np.arange(1)), *args)[:3]
-        return _counted(watch.compile(step, make, *inputs, carry, jnp.zeros((), jnp.int32)), carry)
-    static, shapes = _chunk_of(make, mesh, axes, args, per_share, chunk)
+        carry = _described_carry(make, mesh, inputs, per_share)
+        one = jax.eval_shape(lambda *args: take_runs(inputs.axes, args, np.arange(1)), *inputs)[:3]
+        return _counted(watch.compile(step, make, *one, carry, jnp.zeros((), jnp.int32)), carry)
+    static, shapes = _chunk_of(make, mesh, inputs, per_share, chunk)
     return _counted(watch.compile(advance, *static, *shapes), shapes[3])
 
 
 def _chunk_of(
     make: Make,
     mesh: RunsMesh,
-    axes: tuple[Any, ...],
-    args: tuple[Array, PyTree, Problem, Network | None],
+    inputs: Inputs,
     per_share: int,
     chunk: int,
 ) -> tuple[tuple[Make, RunsMesh, int], tuple[Any, ...]]:
@@ -102,10 +97,10 @@ def _chunk_of(
 
     The fourth of the other arguments is the carry.
     """
-    inputs = describe(mesh, axes, args, per_share * mesh.shares)[:3]
+    described = _described(mesh, inputs, per_share * mesh.shares)[:3]
     zero = jnp.zeros((), jnp.int32)
-    carry = _described_carry(make, mesh, axes, args, per_share)
-    return (make, mesh, chunk), (*inputs, carry, zero, zero)
+    carry = _described_carry(make, mesh, inputs, per_share)
+    return (make, mesh, chunk), (*described, carry, zero, zero)
 
 
 def _counted(program: Any, carry: Carry) -> ProgramMemory | None:
@@ -138,16 +133,20 @@ def _held(tree: PyTree) -> int:
 def _described_carry(
     make: Make,
     mesh: RunsMesh | None,
-    axes: tuple[Any, ...],
-    args: tuple[Array, PyTree, Problem, Network | None],
+    inputs: Inputs,
     per_share: int,
 ) -> Carry:
     """Return the carry of `per_share` runs a share, as shapes without the arrays."""
     if mesh is None:
-        return begin.eval_shape(make, None, *args)
+        return begin.eval_shape(make, None, *inputs)
     runs = per_share * mesh.shares
-    carry = begin.eval_shape(make, mesh, *describe(mesh, axes, args, runs))
+    carry = begin.eval_shape(make, mesh, *_described(mesh, inputs, runs))
     return describe(mesh, (0,), (carry,), runs)[0]
+
+
+def _described(mesh: RunsMesh, inputs: Inputs, runs: int) -> tuple[PyTree, ...]:
+    """Return the inputs of a number of runs, as shapes without the arrays."""
+    return describe(mesh, inputs.axes, tuple(inputs), runs)
 
 
 def free_on_a_device(mesh: RunsMesh | None, processes: int = 1) -> int | None:

@@ -18,9 +18,10 @@ from jaxarch._internal.digests import tree_digest
 from jaxarch._internal.errors import ArgumentError, check_keys, did_you_mean, first_line, is_traced, shown
 from jaxarch._internal.memory import ProgramMemory
 from jaxarch._internal.trees import PyTree, named_leaves
-from jaxarch.run._devices import first_runs, gather_on_cpu, joined_runs, over_runs, place, take_runs
+from jaxarch.run._devices import first_runs, gather_on_cpu, joined_runs, over_runs, take_runs
 from jaxarch.run._fingerprint import fingerprint
 from jaxarch.run._fit import fit, places_of
+from jaxarch.run._inputs import Inputs
 from jaxarch.run._keyed import Keyed, key_of, keyed_problem
 from jaxarch.run._network import Network
 from jaxarch.run._options import FitOptions, StageReport
@@ -107,7 +108,7 @@ def over_seeds(
     """
     if not isinstance(name, str):
         raise ArgumentError(f"name: expected text, got {shown(name)}")
-    return _results({name: strategy}, keys, problem, settings, network, options)[name]
+    return _results({name: strategy}, Inputs(keys, settings, problem, network), options)[name]
 
 
 def compare(
@@ -133,59 +134,47 @@ def compare(
       >>> {name: len(report.stages) for name, (network, report) in results.items()}
       {'real': 1, 'real->bin': 2}
     """
-    return _results(strategies, keys, problem, settings, network, options)
+    return _results(strategies, Inputs(keys, settings, problem, network), options)
 
 
 def _results(
-    strategies: Mapping[str, Any],
-    keys: Array,
-    problem: Problem,
-    settings: PyTree,
-    network: Network | None,
-    options: dict[str, Any],
+    strategies: Mapping[str, Any], inputs: Inputs, options: dict[str, Any]
 ) -> dict[str, tuple[Network, Report]]:
     """Run strategies for `compare` and `over_seeds`, in one function to keep tracebacks of a loss short."""
-    if is_traced((keys, problem, settings, network)):
+    if is_traced(tuple(inputs)):
         raise ArgumentError("keys: runs are programs of their own; call this outside of jit and vmap")
     team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
     with team.together():
-        fit_options = _checked_options(strategies, keys, problem, settings, network, options, team)
-        problem = keyed_problem(problem)
-        planned = _planned(strategies, keys, problem, settings, network, fit_options)
-        keys = keys if network is None else jax.vmap(continued)(keys)
-        begun = None if network is None else _with_marks_on_the_host(network)
+        fit_options = _checked_options(strategies, inputs, options, team)
+        inputs = inputs._replace(problem=keyed_problem(inputs.problem))
+        planned = _planned(strategies, inputs, fit_options)
+        keys, begun = inputs.keys, None
+        if inputs.network is not None:
+            keys, begun = jax.vmap(continued)(keys), _with_marks_on_the_host(inputs.network)
         done: dict[tuple[Any, ...], tuple[Network | None, tuple[StageReport, ...]]] = {(): (begun, ())}
-        made = {name: _makes(strategies[name], stages, settings) for name, stages in planned.items()}
+        made = {name: _makes(strategies[name], stages, inputs.settings) for name, stages in planned.items()}
         for name, makes in made.items():
             for index, stage in enumerate(planned[name]):
                 if makes[: index + 1] in done:
                     continue
                 before, reports = done[makes[:index]]
-                run = _runner(stage)
-                args = (_stage_keys(keys, index), problem, settings, before, fit_options)
-                after, report = run(makes[index], *args, _stage_name(name, stage, index))
+                run, of_stage = _runner(stage), inputs._replace(keys=_stage_keys(keys, index), network=before)
+                after, report = run(makes[index], of_stage, fit_options, _stage_name(name, stage, index))
                 after = joined(before, after) if isinstance(stage, Training) else after
                 done[makes[: index + 1]] = after, (*reports, report)
         return {name: _as_found(*done[makes], fit_options) for name, makes in made.items()}
 
 
 def _checked_options(
-    strategies: Mapping[str, Any],
-    keys: Array,
-    problem: Problem,
-    settings: PyTree,
-    network: Network | None,
-    options: dict[str, Any],
-    team: Team,
+    strategies: Mapping[str, Any], inputs: Inputs, options: dict[str, Any], team: Team
 ) -> FitOptions:
     """Return the options, after checking that all arguments are valid and equal in all processes."""
     fit_options = _options(options)
-    args = (strategies, keys, problem, settings, network, fit_options)
-    _check_runs(*args)
+    _check_runs(strategies, inputs, fit_options)
     if team.size > 1:
         if getattr(fit_options.checkpoint, "format", "npz") == "orbax":
             raise ArgumentError("checkpoint: Orbax waits for all processes itself; take the format npz")
-        team.check_alike(_said(*args))
+        team.check_alike(_said(strategies, inputs, fit_options))
     return fit_options
 
 
@@ -197,7 +186,7 @@ def _makes(strategy: Any, stages: tuple[Any, ...], settings: PyTree) -> tuple[An
 
 
 def _runner(stage: Stage) -> Callable[..., tuple[Network, StageReport]]:
-    """Return the function that runs a stage: `(make, keys, problem, settings, network, options, name)`."""
+    """Return the function that runs a stage: `(make, inputs, options, name)`."""
     if isinstance(stage, Training):
         return fit
     if isinstance(stage, HostSearch):
@@ -251,37 +240,31 @@ def needed_memory(
       True
     """
     fit_options = _options(options)
-    _check_runs({"": strategy}, keys, problem, settings, network, fit_options)
-    problem = keyed_problem(problem)
+    inputs = Inputs(keys, settings, problem, network)
+    _check_runs({"": strategy}, inputs, fit_options)
+    inputs = inputs._replace(problem=keyed_problem(problem))
     needed: dict[str, ProgramMemory] = {}
-    for index, stage in enumerate(
-        _planned({"": strategy}, keys, problem, settings, network, fit_options)[""]
-    ):
+    for index, stage in enumerate(_planned({"": strategy}, inputs, fit_options)[""]):
         make = _Constant(Keyed(stage)) if settings is None else _stage_of(strategy, settings, index)
         if isinstance(stage, HostSearch):
             raise ArgumentError(f"strategy: {stage.name} is fitted on the host, and needs no device")
+        problem = inputs.problem
         if problem.stream is not None:
-            size = (
-                min(fit_options.chunk, stage.on(problem).descent.steps) if isinstance(stage, Training) else 1
-            )
-            problem = dataclasses.replace(problem, _window=problem.stream.outline(size))
-        args = (keys, settings, problem, network)
+            steps = stage.on(problem).descent.steps if isinstance(stage, Training) else 1
+            window = problem.stream.outline(min(fit_options.chunk, steps))
+            inputs = inputs._replace(problem=dataclasses.replace(problem, _window=window))
         if isinstance(stage, Training):
-            needed |= _needed_by(make, args, fit_options, _stage_name("", stage, index))
+            needed |= _needed_by(make, inputs, fit_options, _stage_name("", stage, index))
         # Trace this stage without computing anything: the next one is checked with the shapes of its result.
-        network = _function_program.eval_shape(make, runs_mesh(None, 1), *args)
+        inputs = inputs._replace(network=_function_program.eval_shape(make, runs_mesh(None, 1), *inputs))
     return needed
 
 
 def _planned(
-    strategies: Mapping[str, Any],
-    keys: Array,
-    problem: Problem,
-    settings: PyTree,
-    network: Network | None,
-    options: FitOptions,
+    strategies: Mapping[str, Any], inputs: Inputs, options: FitOptions
 ) -> dict[str, tuple[Any, ...]]:
     """Return the stages of each strategy, after checking that none of them lacks something."""
+    keys, settings, problem, network = inputs
     problem.check()
     planned = {name: _stages(given, settings) for name, given in strategies.items()}
     first = problem if problem.runs is None else problem.of_run(0)
@@ -295,20 +278,13 @@ def _planned(
     return planned
 
 
-def _needed_by(
-    make: Any,
-    args: tuple[Array, PyTree, Problem, Network | None],
-    options: FitOptions,
-    name: str,
-) -> dict[str, ProgramMemory]:
+def _needed_by(make: Any, inputs: Inputs, options: FitOptions, name: str) -> dict[str, ProgramMemory]:
     """Return a training's memory by its name; nothing if the compiler does not count it."""
-    keys, settings, problem, network = args
-    split = split_mesh(options.mesh, options.partition, problem)
-    mesh, _ = places_of(make, args, options, Team.of(options.devices), split)
+    split = split_mesh(options.mesh, options.partition, inputs.problem)
+    mesh, _ = places_of(make, inputs, options, Team.of(options.devices), split)
     if mesh is not None:
-        problem = mesh.on(problem)
-    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
-    needed = program_memory(make, mesh, axes, args, 1, options.chunk, Stopwatch())
+        inputs = inputs._replace(problem=mesh.on(inputs.problem))
+    needed = program_memory(make, mesh, inputs, 1, options.chunk, Stopwatch())
     return {} if needed is None else {name: needed}
 
 
@@ -364,10 +340,7 @@ def _stage_name(strategy: str, stage: Stage, index: int) -> str:
 def _run_function(
     stage: Stage,
     make: Callable[[PyTree], Any],
-    keys: Array,
-    problem: Problem,
-    settings: PyTree,
-    network: Network | None,
+    inputs: Inputs,
     options: FitOptions,
     name: str,
 ) -> tuple[Network, StageReport]:
@@ -375,7 +348,7 @@ def _run_function(
 
     If the problem's batches come from a stream, the stage gets as many of them as it needs.
     """
-    runs, team = keys.shape[0], Team.of(options.devices)
+    runs, problem, team = inputs.runs, inputs.problem, Team.of(options.devices)
     max_parallel_runs = min(runs, options.max_parallel_runs or runs)
     mesh = split_mesh(options.mesh, options.partition, problem)
     if mesh is None:
@@ -388,13 +361,12 @@ def _run_function(
     watch, results = Stopwatch(), []
     if problem.stream is not None and stage.needs.batches:
         problem = dataclasses.replace(problem, _window=watch.run(problem.stream.window, stage.needs.batches))
-    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
+    inputs = inputs._replace(problem=problem)
     for start in range(0, runs, width):
         # Copies of members fill the last program up, so that all have one shape and compile once.
         members = np.arange(start, min(start + width, runs))
         mine = np.resize(members, width)[shares.mine(per_device)]
-        share = args if np.array_equal(mine, np.arange(runs)) else take_runs(axes, args, mine)
-        share = place(mesh, axes, share)
+        share = inputs.of(mine).on(mesh)
         result = watch.run(watch.compile(_function_program, make, mesh, *share), *share)
         result = team.gather(f"{name}: runs from {start}", result, shares.rows(per_device))
         results.append(result if len(members) == width else first_runs(len(members), result))
@@ -408,10 +380,7 @@ def _run_function(
 def _run_on_hosts(
     stage: HostSearch,
     make: Callable[[PyTree], Any],
-    keys: Array,
-    problem: Problem,
-    settings: PyTree,
-    network: Network | None,
+    inputs: Inputs,
     options: FitOptions,
     name: str,
 ) -> tuple[Network, StageReport]:
@@ -419,7 +388,7 @@ def _run_on_hosts(
     if options.mesh is not None:
         raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
     team = Team.of(options.devices)
-    runs = keys.shape[0]
+    runs, keys, problem = inputs.runs, inputs.keys, inputs.problem
     shares = Shares.of((1,) * team.size, runs, team.index)
     each = math.ceil(runs / shares.devices)
     start = time.perf_counter()
@@ -448,14 +417,11 @@ def _function_program(
     return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, network)
 
 
-def _said(
-    strategies: Any, keys: Any, problem: Any, settings: PyTree, network: Any, options: FitOptions
-) -> dict[str, Any]:
+def _said(strategies: Any, inputs: Inputs, options: FitOptions) -> dict[str, Any]:
     """Return, by name, what must be equal in all processes that train together; arrays as digests."""
     told = dataclasses.replace(options, progress=None, checkpoint=None, memory=None, callbacks=())
-    arrays = {"keys": keys, "settings": settings, "network": network, "problem": problem}
-    digests = {name: tree_digest(tree).tobytes().hex() for name, tree in arrays.items()}
-    stream = getattr(problem, "stream", None)
+    digests = {name: tree_digest(tree).tobytes().hex() for name, tree in inputs._asdict().items()}
+    problem, stream = inputs.problem, inputs.problem.stream
     return digests | {
         "strategies": fingerprint(strategies),
         "functions": fingerprint([getattr(problem, name, None) for name in _FUNCTIONS]),
@@ -503,14 +469,8 @@ def _options(options: dict[str, Any]) -> FitOptions:
     return FitOptions(**options)
 
 
-def _check_runs(
-    strategies: Mapping[str, Any],
-    keys: Array,
-    problem: Problem,
-    settings: PyTree,
-    network: Network | None,
-    options: FitOptions,
-) -> None:
+def _check_runs(strategies: Mapping[str, Any], inputs: Inputs, options: FitOptions) -> None:
+    keys, settings, problem, network = inputs
     if not isinstance(strategies, Mapping):
         raise ArgumentError(f"strategies: expected a dict, of strategies by name, got {shown(strategies)}")
     check_keys(keys)
