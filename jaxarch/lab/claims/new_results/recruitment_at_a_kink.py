@@ -1,4 +1,4 @@
-r"""What activations with a kink at 0, such as ReLU, recruit from the perceptron start (docs/theory.md).
+r"""Recruitment from the perceptron start by activations with a kink at 0, such as ReLU (docs/theory.md).
 
 The activation is `f(z) = c max(z, 0) + d min(z, 0)`, and derivatives are one-sided.
 """
