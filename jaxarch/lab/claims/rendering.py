@@ -161,6 +161,7 @@ def searched(check: Inequality, found: Evidence) -> Group:
 
 def _title(check: Check) -> str:
     """Return the first line of the docstring of a check's statement."""
+    # So the first line of a statement's docstring is output, and has to be a sentence by itself.
     statement = next(
         (getattr(check, name) for name in ("statement", "holds", "slack") if hasattr(check, name)), check
     )

@@ -82,6 +82,7 @@ def search(inequality: Inequality, seconds: float, key: Array) -> Evidence:
         nonlocal count
         count += len(points)
         with float64():
+            # No margin is below -2, so a case with a NaN side counts as the worst.
             return np.nan_to_num(np.asarray(margins(points).margins), neginf=-2.0)
 
     def margin_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:

@@ -191,7 +191,7 @@ def _width(side: Interval) -> float:
 def _halves(
     slack: Slack, box: dict[str, Interval], names: list[str]
 ) -> list[tuple[dict[str, Interval], Interval]]:
-    """Halve a box along the one of the sides `names` for which the worse half is best.
+    """Halve a box along the side in `names` for which the worse half is best.
 
     Returns both halves, each with its slack.
     """

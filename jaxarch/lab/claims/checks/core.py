@@ -48,6 +48,7 @@ A version of XLA may lack some of them; see `quick`.
 def quick() -> dict[str, Any]:
     """Return the options of `QUICK` that this version of XLA knows."""
 
+    # An unknown option is a compilation error, so a small program is compiled with each one.
     def is_known(name: str) -> bool:
         try:
             jax.jit(lambda: 0, compiler_options={name: QUICK[name]}).lower().compile()

@@ -33,6 +33,7 @@ class Exact:
     @property
     def domain(self) -> str:
         """The cases in words, from the first line of the docstring of `cases`."""
+        # docs/claims.md lists the domains, so it changes with those docstrings.
         first, *_ = (inspect.getdoc(self.cases) or "").split("\n")
         return first.removesuffix(".")
 

@@ -40,7 +40,7 @@ class InsideBound(NamedTuple):
       gap: the mean over the runs of `F(average iterate) - F(u)`, an estimate of the bounded expectation.
       bound: `D(u, v_1)/(eta T) + eta K G^2`, as `mirror.average_iterate_bound`.
       gaps: `F(average iterate) - F(u)` of each run.
-      rate: eta.
+      rate: the learning rate eta.
       gradient_bound: G.
       comparator: u.
     """

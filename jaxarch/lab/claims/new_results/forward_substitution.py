@@ -101,7 +101,7 @@ def operations(examples: Any, widths: tuple[Any, ...], products: int = 2) -> boo
     *hidden, last = (n * m for m, n in pairs)
     substitution = examples * (products * sum(hidden) + last)
     bundles = sum(n * m for m, n in itertools.combinations(widths, 2))
-    # W_ij = -W_{i,j+1} phi_j for j <= i - 2.
+    # A bundle with j <= i - 2 costs one product, since W_ij = -W_{i,j+1} phi_j.
     building = sum(widths[i] * widths[j + 1] * widths[j] for i in range(2, len(widths)) for j in range(i - 1))
     return bool(
         count("substitution", values) == substitution

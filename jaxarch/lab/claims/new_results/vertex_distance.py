@@ -111,7 +111,7 @@ def infinite_at_equal_temperatures(vertex_gap: Array, hard: Array, twice: float 
     The distance to the vertex itself is infinite.
     """
     mask = 1 - vertex_gap
-    # 1 - e is rounded.
+    # 1 - e is rounded, so e is taken from the rounded mask.
     vertex_gap = 1 - mask
     distance = hard**2 * mirror.bregman_divergence(mask, jnp.zeros_like(hard), hard, hard)
     at_vertex = mirror.vertex_distance(jnp.zeros_like(hard), hard, hard)
