@@ -29,9 +29,9 @@ def width_lists() -> Iterator[dict[str, Any]]:
 def counts_of_parameters(
     widths: tuple[int, ...], smallest: int = 4, shallowest: int = 2, most: int = 1
 ) -> bool:
-    """`parameter_counts` counts the entries of the blocks; for equal widths, the spectral count is smaller.
+    """`parameter_counts` counts the entries of the blocks, and the spectral count is smaller where claimed.
 
-    The comparison is for at most `most` different widths, each at least `smallest`, and at least `shallowest`
+    The claim is for at most `most` different widths, each at least `smallest`, and at least `shallowest`
     blocks.
     """
     phi = [np.zeros((n, m), bool) for m, n in itertools.pairwise(widths)]
