@@ -1,4 +1,4 @@
-"""Every theorem of the papers as something to run: its verdict, its margin, its counterexample."""
+"""Theorems of the papers as executable claims, each with a verdict, a margin and counterexamples."""
 
 from collections.abc import Iterable
 
@@ -40,15 +40,15 @@ def check(ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Ar
     """Check claims, all of them by default.
 
     Args:
-      ids: such as `"D.lemma-4.2"`, or several.
-      cases: how many are drawn for each inequality.
-      key: a `jax.random.key` for them.
+      ids: one id, such as `"D.lemma-4.2"`, or several; all claims if None.
+      cases: the number of cases to draw for each inequality.
+      key: the `jax.random.key` that draws the cases.
 
     Returns:
-      Their outcomes; printed, a table.
+      The claims' outcomes, which print as a table.
 
     Raises:
-      ArgumentError: an id that is unknown.
+      ArgumentError: an unknown id.
 
     Example:
       >>> import jaxarch

@@ -1,4 +1,4 @@
-"""All claims by id, and what becomes of them when they are checked or their worst case is searched for."""
+"""The catalogue of claims by id, with functions that check them or search for their worst case."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ IDEAS = (
     new_results.time_to_read_off,
     new_results.clipped_descent,
 )
-"""The files of claims, in the order in which they are listed."""
+"""The modules of claims, in the order in which claims are listed."""
 
 CLAIMS: dict[str, Claim] = {claim.id: claim for idea in IDEAS for claim in idea.CLAIMS}
 """Every claim by its id."""
 
 
 def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
-    """The claims of these ids, or all.
+    """Return the claims with these ids, or all claims.
 
     Raises:
-      ArgumentError: an id that is unknown.
+      ArgumentError: an unknown id.
 
     Example:
       >>> import jaxarch
@@ -98,7 +98,7 @@ def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
 def outcomes(
     ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Array | None = None
 ) -> Iterator[Outcome]:
-    """Each claim's outcome as soon as it is known, in the catalogue's order.
+    """Yield each claim's outcome as soon as it is known, in the order of `chosen(ids)`.
 
     Example:
       >>> import jaxarch
@@ -110,25 +110,26 @@ def outcomes(
     key = jax.random.key(0) if key is None else key
     check_one_key(key)
     for claim in chosen(ids):
-        # The cases of a claim do not depend on which others are checked.
+        # Keyed by the claim's place in the catalogue: its cases do not depend on which others are checked.
         yield judge(claim, jax.random.fold_in(key, list(CLAIMS).index(claim.id)), cases)
 
 
 def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, check: int = 0) -> Evidence:
-    """The case in which a claim's inequality `left <= right` is tightest, as far as a search finds it.
+    """Search for the case in which a claim's inequality `left <= right` is tightest.
 
-    The cases are points of a cube. The worst of many that are drawn start differential evolution; then the
-    gradient of the margin refines what it found, and after that the worst drawn (L-BFGS-B).
+    The cases are points of a cube. Many points are drawn, and the worst start differential evolution. Then
+    L-BFGS-B follows the gradient of the margin, first from the point that evolution found and afterwards from
+    the worst drawn points.
 
     Args:
       claim: the id of a claim whose cases are drawn, such as `"D.lemma-4.2"`.
-      seconds: how long to search, without compilation; positive.
-      key: a `jax.random.key`. What is found also depends on how far the search gets in its time.
-      check: which of the claim's inequalities, from 0, the statement itself, to its consequences.
+      seconds: the time for the search, without compilation; positive.
+      key: a `jax.random.key`. The result also depends on how far the search gets in its time.
+      check: the index of the claim's inequality; 0 is the statement itself, its consequences follow.
 
     Returns:
-      Evidence with the worst case, its margin, `ratio` (left/right there), whether it holds, and how many
-      cases were looked at.
+      Evidence with the worst case, its margin, `ratio` (left/right there), whether the inequality holds, and
+      the number of cases evaluated.
 
     Raises:
       ArgumentError: an unknown id; a claim that draws no cases, or has no such check; seconds that are not

@@ -1,4 +1,4 @@
-"""What became of every numbered equation, lemma and theorem of the papers: read from equations.toml."""
+"""The claims that judge each numbered equation, lemma and theorem of the papers, from equations.toml."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """Equations that are judged together, or left out for one reason.
+    """Equations that are judged together, or left out for the same reason.
 
     Attributes:
-      numbers: as in the file, with ranges such as `31-34`.
-      claims: ids of the claims that judge them; none where they are left out.
-      note: why they are left out, or what the claims do not say.
+      numbers: the equations' numbers as in the file, with ranges such as `31-34`.
+      claims: ids of the claims that judge the equations; none if the equations are left out.
+      note: the reason for leaving the equations out, or a remark that the claims do not make.
     """
 
     numbers: tuple[str, ...]
@@ -23,12 +23,12 @@ class Entry(NamedTuple):
 
     @property
     def equations(self) -> list[str]:
-        """The numbers one by one."""
+        """The numbers one by one, with ranges expanded."""
         return [number for numbers in self.numbers for number in _expanded(numbers)]
 
 
 def read_equations() -> dict[str, list[Entry]]:
-    """The entries of each paper, by its letter.
+    """Read the entries of each paper, keyed by the paper's letter.
 
     Example:
       >>> import jaxarch
@@ -47,7 +47,7 @@ def read_equations() -> dict[str, list[Entry]]:
 
 
 def _expanded(numbers: str) -> list[str]:
-    """`31-34` as four numbers, `B.19-B.22` as well; anything else is one."""
+    """Expand a range: `31-34` into four numbers, `B.19-B.22` likewise; anything else is one number."""
     between = re.fullmatch(r"(?P<stem>(?:\w+\.)?)(\d+)-(?P=stem)(\d+)", numbers)
     if between is None:
         return [numbers]

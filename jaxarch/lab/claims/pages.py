@@ -1,4 +1,4 @@
-"""Where docs/theory.md proves a claim, and a page of all claims: how each is known, where it is proved."""
+"""Links from claims to their proofs in docs/theory.md, and the page that lists all claims."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PROVED_TOGETHER = (
     ("S.zero-weights", "S.equal-neurons"),
     ("graph.laplacian-range", "graph.relabelling", "graph.footnote-14"),
 )
-"""The sections of docs/theory.md, each by the claims that head it."""
+"""The sections of docs/theory.md, each given by the claims in its heading."""
 
 _SECTIONS = {name: section for section in PROVED_TOGETHER for name in section}
 
@@ -77,7 +77,7 @@ _HOW = {
 
 
 def proof_of(claim: Claim) -> str:
-    """Where the proof of a claim is, a section of docs/theory.md; empty where a counterexample is all.
+    """Return the link to the section of docs/theory.md with a claim's proof; empty if there is none.
 
     Example:
       >>> import jaxarch
@@ -94,7 +94,7 @@ def proof_of(claim: Claim) -> str:
 
 
 def known_by(claim: Claim) -> list[str]:
-    """How a claim is known, in words: by its proof, by which checks and of which cases, by counterexamples.
+    """List in words the evidence for a claim: its proof, its checks and their cases, its counterexamples.
 
     Example:
       >>> import jaxarch
@@ -106,7 +106,7 @@ def known_by(claim: Claim) -> list[str]:
     check_instance("claim", claim, Claim, "a jaxarch.lab.claims.Claim")
     by_hand = "refuted by hand" if claim.verdict == "refuted" else "proved"
     lines = [by_hand] if proof_of(claim) else []
-    # Checks of the same cases are told once.
+    # Checks of the same kind and cases are listed once.
     return [*lines, *dict.fromkeys(map(_told, claim.checks)), *_counterexamples(claim)]
 
 
@@ -123,7 +123,7 @@ def _counterexamples(claim: Claim) -> Iterator[str]:
 
 
 def listed(claims: Iterable[Claim]) -> Table:
-    """A row for each claim, without a check being run: its verdict, how it is known, and where its proof is.
+    """Tabulate claims without running checks: verdict, kinds of evidence, and section with the proof.
 
     Example:
       >>> from jaxarch.lab import claims
@@ -142,7 +142,7 @@ def listed(claims: Iterable[Claim]) -> Table:
 
 
 def listed_as_markdown(claims: Iterable[Claim]) -> str:
-    """The same as a page, with each claim's statement and the cases of its checks.
+    """Render the list of claims as a Markdown page, with statements and the cases of the checks.
 
     Example:
       >>> import jaxarch
@@ -178,5 +178,5 @@ def _row(claim: Claim) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which Markdown finds nothing to emphasise, and no table a cell."""
+    """Escape text so that Markdown emphasizes nothing and a table sees no cell border."""
     return re.sub(r"([*_<>\\`\[\]])", r"\\\1", text).replace("|", "&#124;")

@@ -1,4 +1,4 @@
-"""Outcomes for the terminal, for papers (Markdown) and for programs (JSON)."""
+"""Renderings of outcomes for the terminal, for papers (Markdown) and for programs (JSON)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Report(tuple[Outcome, ...]):
 
     @property
     def as_recorded(self) -> bool:
-        """Whether every verdict is the recorded one."""
+        """True if every verdict is the recorded one."""
         return all(outcome.as_recorded for outcome in self)
 
     def __str__(self) -> str:
@@ -42,7 +42,9 @@ class Report(tuple[Outcome, ...]):
 
 
 def show(console: Console, part: RenderableType) -> None:
-    """Print so that each claim keeps to one line and each line of Python stays in one piece.
+    """Print without wrapping: each claim stays on one line, and so does each line of Python.
+
+    The console's width is raised to 180 if it is less.
 
     Example:
       >>> import jaxarch
@@ -58,7 +60,7 @@ def show(console: Console, part: RenderableType) -> None:
 
 
 def overview(outcomes: Iterable[Outcome]) -> Table:
-    """A row for each claim.
+    """Tabulate outcomes, one row per claim.
 
     Example:
       >>> import jaxarch
@@ -83,7 +85,7 @@ def _row(outcome: Outcome) -> list[RenderableType]:
 
 
 def details(outcome: Outcome) -> Group:
-    """One claim in full: statement, assumptions, evidence, counterexample, what replaces it.
+    """Show one claim in full: statement, assumptions, evidence, counterexamples, and claims that replace it.
 
     Example:
       >>> import jaxarch
@@ -135,7 +137,7 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
 
 
 def searched(check: Inequality, found: Evidence) -> Group:
-    """What a search for the worst case of an inequality found.
+    """Show the result of a search for the worst case of an inequality.
 
     Example:
       >>> import jax, jaxarch
@@ -158,7 +160,8 @@ def searched(check: Inequality, found: Evidence) -> Group:
 
 
 def _title(check: Check) -> str:
-    """What a check's statement says of itself."""
+    """Return the first line of the docstring of a check's statement."""
+    # So the first line of a statement's docstring is output, and has to be a sentence by itself.
     statement = next(
         (getattr(check, name) for name in ("statement", "holds", "slack") if hasattr(check, name)), check
     )
@@ -166,7 +169,7 @@ def _title(check: Check) -> str:
 
 
 def as_markdown(outcomes: Sequence[Outcome]) -> str:
-    """A table of verdicts, then each claim with its formula.
+    """Render outcomes as Markdown: a table of verdicts, then each claim with its formula.
 
     Example:
       >>> import jaxarch
@@ -184,7 +187,7 @@ def _section(outcome: Outcome) -> Iterator[str]:
     claim = outcome.claim
     yield f"### {claim.id}\n"
     yield f"{claim.source}: **{_verdict(outcome)}**\n"
-    # A fenced formula is not read as Markdown.
+    # Within a fence, Markdown leaves the underscores and backslashes of the formula alone.
     yield f"```math\n{claim.latex}\n```\n"
     yield f"{_plain(claim.statement)}\n"
     if claim.assumptions:
@@ -201,7 +204,7 @@ def _section(outcome: Outcome) -> Iterator[str]:
 
 
 def equations_as_markdown(papers: Mapping[str, Sequence[Entry]]) -> str:
-    """A table of every numbered equation and the claims that judge it, or why there are none.
+    """Tabulate every numbered equation with the claims that judge it, or the reason why there are none.
 
     Example:
       >>> import jaxarch
@@ -224,7 +227,7 @@ def equations_as_markdown(papers: Mapping[str, Sequence[Entry]]) -> str:
 
 
 def as_json(outcomes: Iterable[Outcome]) -> str:
-    """A list of objects, one a claim.
+    """Render outcomes as a JSON list with one object per claim.
 
     Example:
       >>> import jaxarch, json
@@ -289,7 +292,7 @@ def _object(outcome: Outcome) -> dict[str, Any]:
 
 
 def number(value: float) -> str:
-    """Up to three significant digits."""
+    """Format a number with up to three significant digits."""
     return f"{value:.3g}"
 
 
@@ -309,7 +312,7 @@ def _case(case: Any) -> str:
 
 
 def _finite(value: float) -> float | None:
-    """A number that JSON has."""
+    """Return a finite number as a float, and None for others, for which JSON has no literal."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -318,7 +321,7 @@ def _written(case: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Text in which Markdown finds nothing to emphasise."""
+    """Escape text so that Markdown emphasizes nothing."""
     return re.sub(r"([*_<>|\\`])", r"\\\1", text)
 
 

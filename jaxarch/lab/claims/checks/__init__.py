@@ -1,1 +1,1 @@
-"""How claims are checked: in drawn cases, exactly, on whole boxes, and by a search for the worst case."""
+"""Checks of claims: in drawn cases, exactly, on whole boxes, and by a search for the worst case."""

@@ -1,4 +1,4 @@
-"""The worst case of a claim, searched for in a given time: where its sides come closest, or it breaks."""
+"""A timed search for the worst case of a claim, in which its sides come closest or the claim fails."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
 POPULATION = 100
-"""Of differential evolution, and drawn at a time."""
+"""Number of points in a population of differential evolution, and of points drawn at a time."""
 
 SHARE_DRAWN, SHARE_EVOLVED = 0.2, 0.8
-"""Of the time, at which drawing ends and evolution ends; what is left goes to the gradient."""
+"""Shares of the time at which drawing ends and evolution ends; the rest goes to the gradient."""
 
 
 def drawn_checks(claim: Claim) -> list[Inequality]:
-    """The checks of a claim whose cases are drawn.
+    """Return the checks of a claim whose cases are drawn.
 
     Raises:
-      ArgumentError: there are none.
+      ArgumentError: the claim has no such checks.
 
     Example:
       >>> from jaxarch.lab.claims import CLAIMS, drawn_checks
@@ -50,7 +50,7 @@ def drawn_checks(claim: Claim) -> list[Inequality]:
 
 
 class _Clock:
-    """Tells when a share of the time has passed."""
+    """A clock that tells when a share of the time has passed."""
 
     def __init__(self, seconds: float) -> None:
         self.start, self.seconds = time.perf_counter(), seconds
@@ -59,7 +59,7 @@ class _Clock:
         return time.perf_counter() - self.start >= share * self.seconds
 
     def stop_at(self, share: float) -> Callable[..., None]:
-        """A callback that ends a search of SciPy's."""
+        """Return a callback that ends one of SciPy's searches after a share of the time."""
 
         def callback(intermediate_result: OptimizeResult) -> None:
             if self.past(share):
@@ -69,7 +69,7 @@ class _Clock:
 
 
 def search(inequality: Inequality, seconds: float, key: Array) -> Evidence:
-    """The worst case of an inequality: drawn, then by differential evolution, then along the gradient."""
+    """Search for an inequality's worst case by drawing, differential evolution, then gradient steps."""
     from scipy import optimize
 
     statement, cube = inequality.statement, inequality.cube
@@ -82,6 +82,7 @@ def search(inequality: Inequality, seconds: float, key: Array) -> Evidence:
         nonlocal count
         count += len(points)
         with float64():
+            # No margin is below -2, so a case with a NaN side counts as the worst.
             return np.nan_to_num(np.asarray(margins(points).margins), neginf=-2.0)
 
     def margin_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -95,7 +96,7 @@ def search(inequality: Inequality, seconds: float, key: Array) -> Evidence:
     worst = _drawn(margins_of, random, cube.dimension, clock)
     bounds = [(0.0, 1.0)] * cube.dimension
     evolved = optimize.differential_evolution(
-        # SciPy evaluates columns, and the population as a whole.
+        # SciPy passes the whole population at once, with one point a column.
         lambda columns: margins_of(columns.T),
         bounds,
         init=worst,
@@ -108,7 +109,7 @@ def search(inequality: Inequality, seconds: float, key: Array) -> Evidence:
         callback=clock.stop_at(SHARE_EVOLVED),
     )
     refined = _refined(margin_and_slope, [evolved.x, *worst[2:]], bounds, clock)
-    # Repeated to the number that the program is compiled for.
+    # Points are repeated up to the number that the program is compiled for.
     candidates = np.resize(np.asarray([evolved.x, *refined]), worst.shape)
     found = evaluate(statement, cube, candidates)
     return found._replace(kind="searched", cases=count, seconds=time.perf_counter() - clock.start)
@@ -117,7 +118,7 @@ def search(inequality: Inequality, seconds: float, key: Array) -> Evidence:
 def _drawn(
     margins_of: Callable[[np.ndarray], np.ndarray], random: np.random.Generator, dimension: int, clock: _Clock
 ) -> np.ndarray:
-    """The worst of many points, as many as a population."""
+    """Draw points until the time for drawing is up, and keep the worst, as many as a population."""
     worst = np.empty((0, dimension))
     smallest = np.empty(0)
     while True:
@@ -130,7 +131,7 @@ def _drawn(
 
 
 def _slopes(statement: Statement, cube: Cube) -> Callable[[np.ndarray], tuple[Array, Array]]:
-    """Compiled: a point's margin and the gradient of it."""
+    """Compile a function from a point to its margin and the margin's gradient."""
 
     def margin(point: Array) -> Array:
         return statement(**cube(point)).margin
@@ -146,7 +147,7 @@ def _refined(
     bounds: list[tuple[float, float]],
     clock: _Clock,
 ) -> Iterator[np.ndarray]:
-    """Points of smaller margin along the gradient, from each start until the time is up."""
+    """Yield points of smaller margin along the gradient, from each start until the time is up."""
     from scipy import optimize
 
     for start in starts:

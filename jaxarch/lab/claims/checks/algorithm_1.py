@@ -1,4 +1,4 @@
-"""Algorithm 1 of [D] and [A] on a loss whose minimum is known, and its gaps."""
+"""Algorithm 1 of [D] and [A] on a loss with a known minimum, and the gaps of its iterates."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class SeparableLoss(NamedTuple):
     dimension: int
 
     def loss(self, v: ArrayLike) -> Array:
-        """Of a mask whose entries are all v."""
+        """Compute the loss of a mask whose entries are all v."""
         v = jnp.asarray(v)
         return self.dimension * (self.linear * v + self.curvature * (v - 0.5) ** 2)
 
     def gradient(self, v: ArrayLike) -> Array:
-        """In each coordinate."""
+        """Compute the gradient, which is the same in each coordinate."""
         return self.linear + 2 * self.curvature * (jnp.asarray(v) - 0.5)
 
     def gap(self, v: ArrayLike) -> Array:
-        """`f(v) - min f`."""
+        """Compute `f(v) - min f`, the minimum over the cube."""
         ends = jnp.stack([jnp.zeros(()), jnp.ones(())])
         inside = 0.5 - self.linear / (2 * self.curvature) if self.curvature else 0.0
         return self.loss(v) - jnp.min(self.loss(jnp.append(ends, jnp.clip(inside, 0, 1))))
@@ -51,7 +51,10 @@ class SeparableLoss(NamedTuple):
 
 
 class Run(NamedTuple):
-    """`last` is v^T, `following` v^(T+1), `average` that of v^1..v^T, `average_loss` that of their losses."""
+    """Iterates of a run: `last` is v^T, `following` v^(T+1).
+
+    `average` is the mean of v^1..v^T, and `average_loss` the mean of their losses.
+    """
 
     last: Array
     following: Array
@@ -64,7 +67,7 @@ class Run(NamedTuple):
 def algorithm_1(
     problem: SeparableLoss, hard: float, soft: float, rate: Callable[[Array], Array], score: float, steps: int
 ) -> Run:
-    """T steps of the two-temperature gradient, from w^1 = score."""
+    """Take T = `steps` steps of the two-temperature gradient from w^1 = score."""
     t = jnp.arange(1.0, steps + 1)
     w, _ = trajectory(lambda v, _: problem.gradient(v), jnp.asarray(score), t, rate(t), hard, soft)
     v, following = jax.nn.sigmoid(hard * w[:-1]), jax.nn.sigmoid(hard * w[-1])
@@ -72,5 +75,5 @@ def algorithm_1(
 
 
 def smallest_gap(problem: SeparableLoss, run: Run) -> Array:
-    """Whichever iterate the theorems mean: the last, the one after it, or the average."""
+    """Return the smallest gap of the last iterate, the next and the average, as the theorems may mean any."""
     return jnp.min(jnp.stack([problem.gap(v) for v in (run.last, run.following, run.average)]))

@@ -1,8 +1,9 @@
 """Inequalities proved on a whole box of their variables: interval arithmetic with branch and bound.
 
-Where the interval of a statement's slack has no negative number, the statement holds on a whole box of
-cases; boxes that do not show it are halved. A slack that is rewritten, so that intervals can show it, must be
-the statement's by the rules of algebra. Without python-flint, the statement is sampled.
+If the interval of a statement's slack has no negative number, the statement holds on the whole box of cases.
+Boxes that leave this open are halved. A slack may be rewritten so that intervals can show that it is not
+negative. It must then equal the statement's slack by the rules of algebra. Without python-flint, the
+statement is sampled.
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ from jaxarch.lab.claims.checks.interval_arithmetic import (
 )
 
 POINTS = 1000
-"""At which a statement must hold before its proof is tried."""
+"""Number of points at which a statement must hold before its proof is tried."""
 
 LIMIT = 20_000
-"""Sub-boxes, after which a proof is given up."""
+"""Number of sub-boxes after which a proof is given up."""
 
 
 class Rewritten(NamedTuple):
-    """A mutation that is nowhere negative, and not the statement's: that alone can reject it."""
+    """A mutated slack that is nowhere negative, so only the comparison with the statement can reject it."""
 
     slack: Slack
 
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """An inequality on a box, proved where python-flint is installed and sampled where not.
+    """An inequality on a box: proved if python-flint is installed, else sampled.
 
     Attributes:
-      statement: its slack, in the words in which it is stated.
-      box: the ends of each variable's range. Positive ones are halved, and drawn, in the logarithm.
-      mutations: by what was broken, statements that must fail somewhere in the box, and slacks that are not
-        the statement's.
-      slack: the same rewritten, for intervals to show that it is not negative; the statement's own if None.
+      statement: the slack of the inequality, written as it is stated.
+      box: the ends of each variable's range. Positive ranges are halved, and drawn, in the logarithm.
+      mutations: statements that must fail somewhere in the box, and rewritten slacks that differ from the
+        statement's, keyed by what was broken.
+      slack: the slack rewritten so that intervals show that it is not negative; `statement` itself if None.
     """
 
     statement: Slack
@@ -65,13 +66,13 @@ class Box:
 
     @property
     def kind(self) -> str:
-        """`proved on the box`, with python-flint."""
+        """`proved on the box`, which is the kind with python-flint."""
         return "proved on the box"
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
-        """A proof or a counterexample, by halving boxes; without python-flint, drawn cases.
+        """Find a proof or a counterexample by halving boxes; without python-flint, draw cases.
 
-        A rewritten slack that is not the statement's is evidence of nothing, and counts as failing.
+        A rewritten slack that differs from the statement's proves nothing, and counts as failing.
         """
         changed = None if mutation is None else self.mutations[mutation]
         if changed is None or isinstance(changed, Rewritten):
@@ -85,13 +86,13 @@ class Box:
         return self.proof(changed) if flint_is_installed() else self.sampled.run(key, cases, mutation)
 
     def is_rewritten(self, slack: Slack) -> bool:
-        """Whether a slack is the statement's, as polynomials in the variables and functions of them."""
+        """Tell if a slack equals the statement's, as polynomials in variables and functions of them."""
         case = {name: variable(name) for name in self.box}
         return bool(self.statement(Symbols, **case) == slack(Symbols, **case))
 
     @functools.cached_property
     def sampled(self) -> Inequality:
-        """The statement and its mutations, in floating point at points of the box."""
+        """The statement and its mutations as an inequality, in floating point at points of the box."""
         fields = {
             name: log_uniform(low, high) if low > 0 else uniform(low, high)
             for name, (low, high) in self.box.items()
@@ -109,16 +110,19 @@ class Box:
         return ", ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in self.box.items())
 
     def proof(self, slack: Slack, limit: int = LIMIT) -> Evidence:
-        """Whether the slack is nowhere negative in the box: at corners and some points, then by halving.
+        """Prove or refute that the slack is nowhere negative in the box.
+
+        The corners and some drawn points come first, then halving.
 
         Args:
-          slack: of the statement, rewritten or not, or of a mutation.
-          limit: how many sub-boxes to look at.
+          slack: the slack of the statement, rewritten or not, or of a mutation.
+          limit: the number of sub-boxes to examine at most.
 
         Returns:
-          `proved on the box`, with a lower bound of the slack as margin and the sub-box that has it as
-          `worst`; where it fails, a point at which the slack is certainly negative. `undecided`, which counts
-          as failing, if `limit` does not suffice.
+          Evidence of kind `proved on the box`. If the slack is nowhere negative, the margin is a lower bound
+          of it, and `worst` is the sub-box with that bound. Otherwise `worst` is a point at which the slack
+          is certainly negative. If `limit` does not suffice, the kind is `undecided`, which counts as
+          failing.
         """
         start, order = time.perf_counter(), itertools.count()
         whole = {name: interval(*ends) for name, ends in self.box.items()}
@@ -126,7 +130,7 @@ class Box:
             if (found := slack(Intervals, **point)).high < 0:
                 return self._evidence("proved on the box", False, float(found.high), 1, point, start)
         smallest, at = math.inf, whole
-        # The sub-box of the smallest lower bound first; ties in the order of their halving.
+        # The sub-box with the smallest lower bound comes first. The counter breaks ties: dicts have no order.
         queue = [(0.0, next(order), 0, whole, slack(Intervals, **whole))]
         for count in range(1, limit + 1):
             if not queue:
@@ -145,7 +149,7 @@ class Box:
         return self._evidence("undecided", False, -1.0, limit, queue[0][3], start)
 
     def _points(self) -> Iterator[dict[str, Interval]]:
-        """The corners of the box and points inside, always the same."""
+        """Yield the corners of the box and points inside, always the same."""
         for corner in itertools.product(*self.box.values()):
             yield {name: interval(end) for name, end in zip(self.box, corner, strict=True)}
         draw = random.Random(0)
@@ -163,7 +167,7 @@ class Box:
 
 
 def _sides(slack: Slack) -> Callable[..., Sides]:
-    """A statement for sampling: `1 - slack <= 1`."""
+    """Write a slack as a statement for sampling: `1 - slack <= 1`."""
 
     def statement(**case: Array) -> Sides:
         one = jnp.ones(())
@@ -173,13 +177,13 @@ def _sides(slack: Slack) -> Callable[..., Sides]:
 
 
 def _middle(side: Interval) -> float:
-    """The geometric mean of a positive interval's ends, the arithmetic one of others."""
+    """Return the geometric mean of a positive interval's ends, and the arithmetic mean of other ends."""
     low, high = float(side.low), float(side.high)
     return math.sqrt(low * high) if low > 0 else (low + high) / 2
 
 
 def _width(side: Interval) -> float:
-    """Of the logarithms for a positive interval."""
+    """Return an interval's width; for a positive interval, the width in the logarithm."""
     low, high = float(side.low), float(side.high)
     return math.log(high / low) if low > 0 else high - low
 
@@ -187,7 +191,10 @@ def _width(side: Interval) -> float:
 def _halves(
     slack: Slack, box: dict[str, Interval], names: list[str]
 ) -> list[tuple[dict[str, Interval], Interval]]:
-    """A box, halved along that of some sides for which the worse half is best, and the slack on each half."""
+    """Halve a box along the side in `names` for which the worse half is best.
+
+    Returns both halves, each with its slack.
+    """
 
     def along(name: str) -> list[tuple[dict[str, Interval], Interval]]:
         low, middle, high = float(box[name].low), _middle(box[name]), float(box[name].high)

@@ -1,7 +1,7 @@
-"""Polynomials in symbols that commute, with fractions for coefficients: identities that hold for all numbers.
+"""Polynomials in commuting symbols with fractions as coefficients: their identities hold for all numbers.
 
-Functions of `Numbers` are symbols, one for each argument, and keep only the rules that are listed here: what
-is the same by these rules is the same.
+The functions of `Numbers` become symbols, one for each argument, and keep only the rules in this module. So
+expressions that are equal by these rules are equal for all numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fractions import Fraction
 from jaxarch.lab.claims.checks.terms import Terms
 
 Symbol = tuple[object, ...]
-"""A name, and what it is of."""
+"""A name, followed by its arguments."""
 
 Monomial = frozenset[tuple[Symbol, int]]
 """Symbols with their powers, which may be negative and are not 0."""
@@ -26,7 +26,7 @@ class Commuting(Terms[Monomial]):
 
     @staticmethod
     def times(first: Monomial, second: Monomial) -> Monomial:
-        """Powers add up."""
+        """Add the powers."""
         powers = dict(first)
         for symbol, power in second:
             powers[symbol] = powers.get(symbol, 0) + power
@@ -34,7 +34,7 @@ class Commuting(Terms[Monomial]):
 
 
 def variable(*name: object) -> Commuting:
-    """A symbol."""
+    """Return a symbol."""
     return Commuting({frozenset({(name, 1)}): Fraction(1)})
 
 
@@ -53,7 +53,7 @@ class Symbols:
 
     @staticmethod
     def divide(x: Commuting, y: Commuting) -> Commuting:
-        """By a single monomial exactly; by anything else, x times a symbol."""
+        """Divide exactly by a single monomial; for any other y, multiply x by a symbol for `1/y`."""
         y = Commuting.of(y)
         if len(y.terms) != 1:
             return x * variable("1/", y)
@@ -80,5 +80,5 @@ class Symbols:
 
 
 def _size(x: Commuting) -> Commuting:
-    """`|x|`, a symbol that is that of `-x` too."""
+    """`|x|`, a symbol that x and -x share."""
     return variable("size", frozenset({x, -x}))

@@ -1,4 +1,4 @@
-"""Whether a loss of one's own is convex on [0, 1]^d, as the theorems on convergence assume."""
+"""Tests of a user's loss for convexity on [0, 1]^d, which the theorems on convergence assume."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from jaxarch.lab.checks import check_callable, check_count, check_one_key, first
 from jaxarch.lab.claims.checks.core import float64, quick
 
 PAIRS = 1024
-"""Drawn, half of them corners of the cube."""
+"""Number of pairs drawn; half of them are pairs of corners of the cube."""
 
 REFINED = 64
-"""Of them are followed along the gradient."""
+"""Number of pairs that are followed along the gradient."""
 
 
 class ConvexityGap(NamedTuple):
-    """How far a loss rises above a chord, at its middle: `f((u + v)/2) - (f(u) + f(v))/2`.
+    """The height of a loss above the middle of a chord: `f((u + v)/2) - (f(u) + f(v))/2`.
 
     Attributes:
-      gap: the largest one found; at most 0, but for rounding, for every convex loss.
-      rounding: what rounding may make of 0: `8 d` units in the last place of the largest loss met.
+      gap: the largest height found; for every convex loss at most 0, but for rounding.
+      rounding: the gap that rounding may produce: `8 d` units in the last place of the largest loss met.
       first: u, of shape (d,).
-      second: v, likewise.
+      second: v, of shape (d,).
     """
 
     gap: float
@@ -39,12 +39,12 @@ class ConvexityGap(NamedTuple):
 
     @property
     def convex(self) -> bool:
-        """Whether no violation was found beyond rounding; no proof of convexity."""
+        """True if no violation was found beyond rounding; this does not prove convexity."""
         return self.gap <= self.rounding
 
 
 def half_corners(points: Array) -> Array:
-    """Points of the cube, the first half of them, along the leading axis, rounded to corners."""
+    """Round the first half of the points, along the leading axis, to corners of the cube."""
     half = len(points) // 2
     return jnp.concatenate([jnp.round(points[:half]), points[half:]])
 
@@ -52,22 +52,23 @@ def half_corners(points: Array) -> Array:
 def convexity_gap(
     loss: Callable[[Array], Array], dimension: int, *, key: Array | None = None, steps: int = 100
 ) -> ConvexityGap:
-    """The largest violation of midpoint convexity of a loss on [0, 1]^d that drawing and the gradient find.
+    """Search for the largest violation of midpoint convexity of a loss on [0, 1]^d.
 
-    Pairs of points are drawn, corners (masks) and others; the worst follow the gradient of the violation by
-    projected steps of decreasing length. In float64, unless the loss itself computes in less.
+    Pairs of points are drawn, corners (masks) and others. The worst pairs follow the gradient of the
+    violation by projected steps of decreasing length. All is in float64, unless the loss itself computes in
+    less.
 
     Args:
-      loss: of a mask v of shape (d,), a scalar; differentiable, written in JAX.
+      loss: a function from a mask v of shape (d,) to a scalar; differentiable, written in JAX.
       dimension: d.
       key: a `jax.random.key`.
-      steps: along the gradient, at least 0.
+      steps: the number of steps along the gradient, at least 0.
 
     Returns:
-      The violation and the two points; a positive one beyond rounding proves that the loss is not convex.
+      The violation and the two points; a violation beyond rounding proves that the loss is not convex.
 
     Raises:
-      ArgumentError: a loss that is no finite real number; a dimension or steps that are no such count.
+      ArgumentError: a loss that is not a finite real number; a dimension or steps that are not such counts.
 
     Example:
       >>> import jaxarch
@@ -91,7 +92,10 @@ def convexity_gap(
 
 
 def check_scalar(loss: Callable[..., Array], dimension: int, *example: PyTree) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of a loss of a mask, and of an example if there is one: those of a real scalar."""
+    """Check that a loss of a mask, and of an example if there is one, is a real scalar.
+
+    Returns its shape and dtype.
+    """
     taken = "a mask and one example" if example else f"a mask of shape ({dimension},)"
     try:
         value = jax.eval_shape(loss, jax.ShapeDtypeStruct((dimension,), jnp.float64), *example)
@@ -105,7 +109,7 @@ def check_scalar(loss: Callable[..., Array], dimension: int, *example: PyTree) -
 def _largest_gaps(
     loss: Callable[[Array], Array], dimension: int, steps: int, key: Array
 ) -> tuple[Array, Array, Array]:
-    """Violations and pairs, of shapes (n,) and (n, 2, d), and the largest loss in absolute value."""
+    """Return violations and pairs, of shapes (n,) and (n, 2, d), and the largest absolute loss."""
 
     def gap(pair: Array) -> Array:
         return loss(pair.mean(axis=0)) - (loss(pair[0]) + loss(pair[1])) / 2
@@ -136,7 +140,8 @@ def check_convex(loss: Callable[[Array], Array], dimension: int, *, key: Array |
     """Raise if `convexity_gap` finds that a loss is not convex on [0, 1]^d.
 
     Raises:
-      ArgumentError: naming two points between which the loss rises above its chord.
+      ArgumentError: a loss that is not convex; the message names two points between which it rises above
+        its chord.
 
     Example:
       >>> import jaxarch

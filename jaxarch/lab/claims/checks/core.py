@@ -1,7 +1,7 @@
-"""What a claim is, and how its verdict is found: by running its checks, never by copying.
+"""Claims and their verdicts, which are found by running the checks and never copied.
 
-A claim is data: a statement with its source, the checks that it must pass, the case in which what is printed
-fails (where it does), and mutated statements, which the same checks must reject.
+A claim is data: a statement with its source, and the checks that it must pass. Where the printed form fails,
+the claim has a case in which it does. The checks have mutated statements, which they must reject.
 """
 
 from __future__ import annotations
@@ -21,26 +21,34 @@ from jaxarch import float64
 from jaxarch.lab.checks import check_count, check_instance, check_one_key
 
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
-"""The last two are never recorded: a check or a control that fails, a counterexample that is none."""
+"""Verdicts on a claim.
+
+The last two are never recorded. `fails` means that a check or a control failed, `not refuted` that the
+printed form holds at a counterexample.
+"""
 
 EPS = 2.0**-52
 """The spacing of float64 at 1, the unit of a-priori rounding bounds."""
 
 CASES = 10_000
-"""Drawn for each inequality."""
+"""Default number of cases drawn for each inequality."""
 
 QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-"""Of programs that run once or twice: what takes long is to compile them. Of XLA, which may drop some."""
+"""XLA options for programs that run once or twice, whose time is mostly compilation.
+
+A version of XLA may lack some of them; see `quick`.
+"""
 
 
 @functools.cache
 def quick() -> dict[str, Any]:
-    """Those of `QUICK` that this version of XLA has."""
+    """Return the options of `QUICK` that this version of XLA knows."""
 
+    # An unknown option is a compilation error, so a small program is compiled with each one.
     def is_known(name: str) -> bool:
         try:
             jax.jit(lambda: 0, compiler_options={name: QUICK[name]}).lower().compile()
@@ -52,16 +60,16 @@ def quick() -> dict[str, Any]:
 
 
 class Sides(NamedTuple):
-    """A statement at one case, as `left <= right`.
+    """Both sides of a statement `left <= right` at one case.
 
-    An identity is one as well: the size of its residual on the left, on the right the bound on rounding
-    errors that is known before computing.
+    An identity is a statement too: the size of its residual is on the left, and an a-priori bound on rounding
+    errors on the right.
 
     Attributes:
-      left: what is bounded.
+      left: the bounded quantity.
       right: the bound.
-      rounding: by how much floating-point errors may make `left` exceed `right`, an a-priori bound; 0 where
-        `right` is one itself.
+      rounding: an a-priori bound on the excess of `left` over `right` through floating-point errors; 0 where
+        `right` is itself such a bound.
     """
 
     left: Array
@@ -72,7 +80,7 @@ class Sides(NamedTuple):
     def margin(self) -> Array:
         """`(R - left) / max(|left|, |R|)` with `R = right + rounding`.
 
-        1 where left is 0, 0 where both agree, negative where the statement fails.
+        It is 1 where left is 0, 0 where both sides agree, and negative where the statement fails.
         """
         right = self.right + self.rounding
         larger = jnp.maximum(jnp.abs(self.left), jnp.abs(right))
@@ -81,25 +89,25 @@ class Sides(NamedTuple):
 
     @property
     def holds(self) -> Array:
-        """Whether `left <= right` up to rounding; not where a side is NaN."""
+        """True where `left <= right` up to rounding; False where a side is NaN."""
         return self.left <= self.right + self.rounding
 
 
 Statement = Callable[..., Sides]
-"""A pure function of a case's variables, by name, written in JAX."""
+"""A pure function, written in JAX, of a case's variables, which are passed by name."""
 
 
 class Evidence(NamedTuple):
-    """What a check found.
+    """The result of a check.
 
     Attributes:
       kind: `formal` (in symbols, for all values), `exact`, `proved on the box`, `sampled` or `searched`.
       holds: whether the statement held in every case.
-      margin: the smallest one; 0 for exact identities.
-      cases: how many.
-      worst: the case of the smallest margin, or the one that failed.
-      seconds: without compilation.
-      domain: of which cases, in words.
+      margin: the smallest margin; 0 for exact identities.
+      cases: the number of cases.
+      worst: the case with the smallest margin, or the case that failed.
+      seconds: the running time without compilation.
+      domain: the cases in words.
     """
 
     kind: str
@@ -112,7 +120,7 @@ class Evidence(NamedTuple):
 
     @property
     def is_proof(self) -> bool:
-        """Whether it covers more than the cases that were counted."""
+        """True if the evidence covers more than the cases that were counted."""
         return self.kind in ("formal", "proved on the box")
 
     @property
@@ -124,22 +132,25 @@ class Evidence(NamedTuple):
 
 
 class Check(Protocol):
-    """Evidence for a statement, and mutated statements for which the same evidence must not be had."""
+    """A check of a statement, with mutated statements that it must reject."""
 
     @property
     def kind(self) -> str:
-        """Of the evidence; see `Evidence`."""
+        """The kind of the evidence; see `Evidence`."""
 
     @property
     def domain(self) -> str:
-        """Of which cases, in words."""
+        """The cases in words."""
 
     @property
     def mutations(self) -> Mapping[str, Any]:
-        """Statements of the same cases that must be rejected, by what was broken."""
+        """Statements on the same cases that must be rejected, keyed by what was broken."""
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
-        """Evidence for the statement, or for one of its mutations, from at least so many cases."""
+        """Check the statement, or one of its mutations.
+
+        Checks that draw cases draw `cases` of them, unless they have a number of their own.
+        """
 
 
 class Evaluated(NamedTuple):
@@ -164,19 +175,19 @@ class PrintedCase:
     case: Mapping[str, Any]
 
     def evaluate(self) -> Evaluated:
-        """The printed statement there, in float64."""
+        """Evaluate the printed statement at the case, in float64."""
         (found,) = evaluated((self,))
         return found
 
     @property
     def line(self) -> str:
-        """A line of Python that evaluates it."""
+        """A line of Python that evaluates the statement at the case."""
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.case.items())
         return f"{self.statement.__module__}.{self.statement.__name__}({arguments})"
 
 
 def evaluated(cases: Sequence[PrintedCase]) -> tuple[Evaluated, ...]:
-    """Each printed statement at its case, in float64; one program for all."""
+    """Evaluate each printed statement at its case, in float64 and in one program."""
 
     def program() -> list[tuple[Array, ...]]:
         every = [case.statement(**case.case) for case in cases]
@@ -192,25 +203,28 @@ class Counterexample(PrintedCase):
 
 
 class Control(PrintedCase):
-    """One in which it holds, if it is a bound nearly with equality: copied as less than it is, it fails."""
+    """A case in which a printed statement holds; if it is a bound, nearly with equality.
+
+    So a bound that was copied with too small a right side fails here.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A statement of a paper or of this library, with what it takes to judge it.
+    """A statement of a paper or of this library, with the checks that judge it.
 
     Attributes:
       id: such as `D.lemma-4.2`.
-      source: where it is stated, with the number of the equation.
-      statement: in plain text, one line; of a corrected claim, the corrected form.
-      latex: the same as a formula.
-      verdict: the recorded one, which running the checks must confirm.
-      assumptions: under which it is stated; empty for none.
-      remark: what is wrong with the printed form, why, and what replaces it.
-      checks: of the statement; none for one that is refuted.
-      printed: cases in which the printed form fails; none where it holds.
-      controls: of a claim that is refuted, cases in which the printed form holds all the same.
-      see: ids of claims that replace or sharpen it.
+      source: the place of the statement, with the number of the equation.
+      statement: one line of plain text; the corrected form if the claim is corrected.
+      latex: the statement as a formula.
+      verdict: the recorded verdict, which running the checks must confirm.
+      assumptions: the assumptions of the statement; empty for none.
+      remark: the error of the printed form, its reason, and its replacement.
+      checks: the checks of the statement; none if the claim is refuted.
+      printed: cases in which the printed form fails; none if it holds.
+      controls: for a refuted claim, cases in which the printed form holds nevertheless.
+      see: ids of claims that replace or sharpen this one.
     """
 
     id: str
@@ -227,14 +241,14 @@ class Claim:
 
 
 class Outcome(NamedTuple):
-    """A claim and what running it found.
+    """A claim and the result of running its checks.
 
     Attributes:
       claim: the claim.
-      verdict: the one found.
-      evidence: of each of the claim's checks.
+      verdict: the verdict found.
+      evidence: the evidence of each of the claim's checks.
       printed: the printed form at each of the claim's counterexamples.
-      controls: and at each of its controls.
+      controls: the printed form at each of the claim's controls.
     """
 
     claim: Claim
@@ -245,38 +259,38 @@ class Outcome(NamedTuple):
 
     @property
     def as_recorded(self) -> bool:
-        """Whether the verdict is the recorded one."""
+        """True if the verdict is the recorded one."""
         return self.verdict == self.claim.verdict
 
     @property
     def margin(self) -> float:
-        """The smallest over all checks; of a refuted claim, the (negative) one of its counterexamples."""
+        """The smallest margin of all checks; for a refuted claim, the (negative) one of counterexamples."""
         return min((found.margin for found in self.evidence or self.printed), default=float("nan"))
 
     @property
     def cases(self) -> int:
-        """Of all checks together; of a refuted claim, its counterexamples."""
+        """The number of cases in all checks; for a refuted claim, of counterexamples."""
         return sum(found.cases for found in self.evidence) or len(self.printed)
 
     @property
     def seconds(self) -> float:
-        """Of all checks together, without compilation."""
+        """The running time of all checks, without compilation."""
         return sum(found.seconds for found in self.evidence)
 
     @property
     def kinds(self) -> str:
-        """How it was found."""
+        """The kinds of the evidence, separated by commas; `counterexample` if there are no checks."""
         kinds = dict.fromkeys(found.kind for found in self.evidence)
         return ", ".join(kinds) or "counterexample"
 
 
 def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
-    """Run a claim's checks and its counterexamples, and say what follows from them.
+    """Run a claim's checks, counterexamples and controls, and derive the verdict.
 
     Args:
       claim: the claim.
-      key: a `jax.random.key`, for the cases that are drawn.
-      cases: how many to draw for each inequality, at least 1.
+      key: the `jax.random.key` that draws the cases.
+      cases: the number of cases to draw for each inequality, at least 1.
 
     Example:
       >>> import jax

@@ -1,7 +1,7 @@
-"""Cases as points of a cube: `[0, 1]^n` is mapped onto everything that a statement speaks about.
+"""Cases as points of a cube: `[0, 1]^n` is mapped onto all variables of a statement.
 
-One description of the cases then serves sampling (uniform points), shrinking (hypothesis drives each
-coordinate to 0, which is why 0 is mapped to the simplest value) and adversarial search (over the cube).
+One description of the cases then serves sampling (uniform points), shrinking and adversarial search (over the
+cube). Hypothesis shrinks each coordinate toward 0, so 0 is mapped to the simplest value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jax.scipy.special import ndtri
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One variable of a case: an array of `shape`, entry by entry a map of [0, 1] onto what `words` says."""
+    """One variable of a case, of shape `shape`; `of` maps each entry from [0, 1] onto the range `words`."""
 
     of: Callable[[Array], Array]
     words: str
@@ -32,19 +32,19 @@ class Cube:
 
     @property
     def dimension(self) -> int:
-        """How many coordinates a case has."""
+        """The number of coordinates of a case."""
         return sum(math.prod(field.shape) for field in self.fields.values())
 
     @property
     def words(self) -> str:
-        """What each variable is drawn from, those of the same range together."""
+        """The range of each variable in words; variables with the same range are listed together."""
         names: dict[str, list[str]] = {}
         for name, field in self.fields.items():
             names.setdefault(field.words, []).append(name)
         return "; ".join(f"{', '.join(same)} {words}" for words, same in names.items())
 
     def __call__(self, point: Array) -> dict[str, Array]:
-        """The case at a point of the cube, of shape (dimension,)."""
+        """Return the case at a point of the cube, of shape (dimension,)."""
         case, start = {}, 0
         for name, field in self.fields.items():
             end = start + math.prod(field.shape)
@@ -54,7 +54,7 @@ class Cube:
 
 
 def cube(**fields: Field) -> Cube:
-    """Cases with these variables."""
+    """Return the cube of cases with these variables."""
     return Cube(fields)
 
 
@@ -80,7 +80,7 @@ def normal(std: float, shape: tuple[int, ...] = ()) -> Field:
 def symlog(largest: float, smallest: float, shape: tuple[int, ...] = ()) -> Field:
     """Either sign, every order of magnitude: about uniform in the logarithm from `smallest` to `largest`.
 
-    0 is in the middle of the cube, where the map has a derivative.
+    The middle of [0, 1] is mapped to 0, and the map has a derivative there.
     """
     base = 1 + largest / smallest
 
@@ -98,7 +98,7 @@ def often(value: float, field: Field) -> Field:
 
 
 def integer(low: int, high: int, shape: tuple[int, ...] = ()) -> Field:
-    """A whole number from `low` (the simplest value) to `high`, both included, as a float."""
+    """An integer from `low` (the simplest value) to `high`, both included, as a float."""
     words = f"of {low}, ..., {high}"
     return Field(lambda u: jnp.minimum(low + jnp.floor((high - low + 1) * u), high), words, shape)
 

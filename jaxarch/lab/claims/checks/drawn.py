@@ -1,4 +1,4 @@
-"""Inequalities in drawn cases, all of them in one program."""
+"""Inequalities in drawn cases, which one program evaluates together."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from jaxarch.lab.claims.checks.cube import Cube
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Inequality:
-    """`left <= right` in drawn cases, all of them in one program, in float64.
+    """`left <= right` in drawn cases, evaluated in one program and in float64.
 
     Attributes:
-      statement: the sides at a case.
+      statement: a function from a case to its sides.
       cube: the cases.
-      mutations: by what was broken, statements of the same cases that must fail in at least one.
-      cases: how many to draw, where that is not the caller's number (slow statements), at least 1,000.
+      mutations: statements on the same cases, keyed by what was broken; each must fail in at least one case.
+      cases: the number of cases, at least 1,000, for slow statements; by default the caller's number.
     """
 
     statement: Statement
@@ -41,23 +41,23 @@ class Inequality:
 
     @property
     def domain(self) -> str:
-        """What the cases are drawn from, in words."""
+        """The ranges of the variables in words."""
         return self.cube.words
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
-        """The statement, or a mutation of it, at points drawn uniformly from the cube."""
+        """Evaluate the statement, or a mutation of it, at points drawn uniformly from the cube."""
         statement = self.statement if mutation is None else self.mutations[mutation]
-        # Drawn by NumPy: JAX would compile a program for each number of coordinates.
+        # NumPy draws, since JAX would compile a program for each number of coordinates.
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         points = random.random((self.cases or cases, self.cube.dimension))
         return evaluate(statement, self.cube, points)
 
 
 class Outcomes(NamedTuple):
-    """Of a statement at many points of its cube; all with a leading axis of cases.
+    """Results of a statement at many points of its cube; every array has a leading axis of cases.
 
     Attributes:
-      holds: whether it held.
+      holds: whether the statement held.
       margins: see `Sides.margin`; -inf where a side is NaN.
       variables: the cases themselves.
     """
@@ -69,7 +69,10 @@ class Outcomes(NamedTuple):
 
 @functools.cache
 def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
-    """A statement at points of shape (cases, dimension), as its `Outcomes`, in float64."""
+    """Compile a program from points of shape (cases, dimension) to a statement's `Outcomes`, in float64.
+
+    The cache compares statements and cubes by identity.
+    """
 
     def at(point: Array) -> Outcomes:
         variables = cube(point)
@@ -83,13 +86,13 @@ def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
 
 
 def evaluate(statement: Statement, cube: Cube, points: np.ndarray) -> Evidence:
-    """A statement at many points of its cube, of shape (cases, dimension), in one program."""
+    """Evaluate a statement at points of its cube, of shape (cases, dimension), in one program."""
     program = compiled(statement, cube, len(points))
     with float64():
         start = time.perf_counter()
         holds, margins, variables = jax.tree.map(np.asarray, program(points))
         seconds = time.perf_counter() - start
-    # A case that fails is worse than any that holds by less.
+    # A failing case ranks below every case that holds, whatever the margins are.
     worst = int(np.argmin(np.where(holds, margins, margins - 1e9)))
     case = {name: values[worst].tolist() for name, values in variables.items()}
     found = Evidence("sampled", bool(holds.all()), float(margins[worst]), len(points), case, seconds)

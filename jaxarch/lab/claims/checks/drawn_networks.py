@@ -1,7 +1,7 @@
 """Spectral networks of drawn integers, which float64 holds exactly: both sides agree to the last bit.
 
-Activations with `f(0) = 0` are `c sin(z) + d (1 - cos(z))`, of slope c at 0, and `c max(z, 0) + d min(z, 0)`,
-of two slopes there.
+There are two activations with `f(0) = 0`: `c sin(z) + d (1 - cos(z))`, with slope c at 0, and
+`c max(z, 0) + d min(z, 0)`, with two slopes there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from jaxarch.spectral import Activation, feedforward
 
 
 def whole(*shape: int) -> Field:
-    """Integers of at most 2."""
+    """Integers from -2 to 2."""
     return choice(0.0, 1.0, -1.0, 2.0, -2.0, shape=shape)
 
 
 def networks(*widths: int, **more: Field) -> Cube:
-    """Networks of integers with an input, and further variables."""
+    """Return cases of networks of integers with an input, and of further variables."""
     pairs = enumerate(itertools.pairwise(widths), 1)
     blocks = {f"phi{i}": whole(n, m) for i, (m, n) in pairs}
     values = {f"L{i}": whole(n) for i, n in enumerate(widths, 1)}
@@ -33,7 +33,7 @@ def networks(*widths: int, **more: Field) -> Cube:
 
 
 def parts(case: dict[str, Array]) -> tuple[list[Array], list[Array], Array]:
-    """Eigenvectors, eigenvalues and input of a case."""
+    """Return the eigenvectors, eigenvalues and input of a case."""
     depth = sum(name.startswith("phi") for name in case)
     phi = [case[f"phi{i}"] for i in range(1, depth + 1)]
     return phi, [case[f"L{i}"] for i in range(1, depth + 2)], case["x"]
@@ -55,12 +55,12 @@ def residual(found: Array, expected: Array) -> Sides:
 
 
 def all_of(sides: Sequence[Sides]) -> Sides:
-    """The worst of several residuals."""
+    """Combine several residuals into the worst one."""
     return Sides(jnp.stack([side.left for side in sides]).max(), jnp.zeros(()))
 
 
 def at_the_start(phi: Sequence[Array], last: Array) -> list[Array]:
-    """Eigenvalues of the perceptron start: L_1 = ... = L_B = 0, and `last`."""
+    """Return the eigenvalues of the perceptron start: L_1 = ... = L_B = 0, and `last`."""
     return [*(jnp.zeros_like(block[0]) for block in phi), last]
 
 
@@ -73,7 +73,7 @@ def output_derivative(
     direction: Array,
     rule: Callable[..., Array] = feedforward,
 ) -> Array:
-    """Of the output, as L_layer moves."""
+    """Compute the derivative of the output as L_layer moves along `direction`."""
 
     def output(moved: Array) -> Array:
         return rule(phi, [*values[: layer - 1], moved, *values[layer:]], x, f)

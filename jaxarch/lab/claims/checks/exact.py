@@ -18,11 +18,11 @@ class Exact:
     """An identity in exact arithmetic: integers, fractions, symbols.
 
     Attributes:
-      holds: whether it is true in a case.
-      cases: all of them, always the same; finitely many that prove it, or as many as are listed; in its
-        docstring, which.
-      mutations: by what was broken, other identities of the same cases.
-      kind: `formal` where the cases are symbols that stand for everything of their kind, else `exact`.
+      holds: a function from a case to whether the identity is true.
+      cases: a function that yields all cases, always the same. They are finitely many cases that prove the
+        identity, or a list of examples. The first line of its docstring says which.
+      mutations: other identities on the same cases, keyed by what was broken.
+      kind: `formal` if the cases are symbols that stand for everything of their kind, else `exact`.
     """
 
     holds: Callable[..., bool]
@@ -32,12 +32,13 @@ class Exact:
 
     @property
     def domain(self) -> str:
-        """Which cases, in words."""
+        """The cases in words, from the first line of the docstring of `cases`."""
+        # docs/claims.md lists the domains, so it changes with those docstrings.
         first, *_ = (inspect.getdoc(self.cases) or "").split("\n")
         return first.removesuffix(".")
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
-        """The identity, or a mutation of it, in every case until one fails. Nothing is drawn."""
+        """Check the identity, or a mutation of it, in every case until one fails. Nothing is drawn."""
         holds = self.holds if mutation is None else self.mutations[mutation]
         start, count = time.perf_counter(), 0
         for case in self.cases():

@@ -1,7 +1,7 @@
-"""Spectral networks in exact arithmetic: of symbols, one block each, and of integers.
+"""Spectral networks in exact arithmetic: of symbols, one for each block, and of integers.
 
-An identity in symbols that do not commute holds for blocks of all sizes, at every depth that is listed; on
-integers, with blocks of 1 to 3 neurons, it also tests that `jaxarch.spectral` computes what is stated.
+An identity in symbols that do not commute holds for blocks of all sizes, at every listed depth. On integers,
+with blocks of 1 to 3 neurons, it also tests that `jaxarch.spectral` computes the stated quantities.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from jaxarch.lab.claims.checks.free_algebra import symbol
 from jaxarch.spectral import algebra
 
 DEPTHS = range(1, 13)
-"""B, for which every identity is proved."""
+"""Depths B for which every identity is proved."""
 
 
 def symbols(depth: int) -> dict[str, list[np.ndarray]]:
-    """A network of 1 x 1 blocks, all of them symbols: it stands for blocks of all sizes."""
+    """Return a network of 1 x 1 blocks, all of them symbols, which stand for blocks of all sizes."""
     return {
         "eigenvectors": [symbol(f"phi{i}", 1, 1) for i in range(1, depth + 1)],
         "eigenvalues": [symbol(f"L{i}", 1) for i in range(1, depth + 2)],
@@ -35,7 +35,7 @@ def integers(
     entries: tuple[int, int] = (-5, 5),
     eigenvalues: tuple[int, int] = (-5, 5),
 ) -> dict[str, list[np.ndarray]]:
-    """A network of blocks of 1 to 3 neurons, of integers between two ends, both included."""
+    """Draw a network with blocks of 1 to 3 neurons, of integers between two ends, both included."""
     widths = random.integers(1, 4, depth + 1)
 
     def block(ends: tuple[int, int], *shape: int) -> np.ndarray:
@@ -69,12 +69,12 @@ def identity(
     mutations: Mapping[str, Callable[..., bool]],
     library: Callable[..., bool] | None = None,
 ) -> tuple[Exact, Exact]:
-    """Checks of an identity of networks, in symbols and on integers.
+    """Return the checks of an identity of networks, in symbols and on integers.
 
     Args:
-      holds: the identity, of `eigenvectors` and `eigenvalues`.
-      mutations: broken ones.
-      library: the same for what this library computes with matrices, where symbols do not go.
+      holds: the identity, a function of `eigenvectors` and `eigenvalues`.
+      mutations: broken identities.
+      library: the identity for this library's matrix code, where symbols do not go; checked on integers.
     """
 
     @functools.wraps(holds)
@@ -88,27 +88,27 @@ def identity(
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two arrays of objects are equal."""
+    """Tell if two arrays of objects are equal."""
     return bool(np.all(first == second))
 
 
 def matrix(eigenvectors: Sequence[Any]) -> Any:
-    """Phi_B."""
+    """Return Phi_B."""
     return algebra.dense(algebra.eigenvector_blocks(eigenvectors))
 
 
 def eye(square: Any) -> Any:
-    """The identity of a matrix's size."""
+    """Return the identity matrix of the size of `square`."""
     return np.eye(len(square), dtype=object)
 
 
 def powers(square: Any, last: int) -> list[Any]:
-    """Its powers 0, ..., last by repeated products."""
+    """Return the powers 0, ..., last of a matrix by repeated products."""
     return list(itertools.accumulate(range(last), lambda power, _: power @ square, initial=eye(square)))
 
 
 def chain(phi: Sequence[Any], x: Any, first: int, last: int) -> Any:
-    """`phi_last ... phi_first x`, or x where there are none."""
+    """Compute `phi_last ... phi_first x`, or x if there are no factors."""
     for block in phi[first - 1 : last]:
         x = block @ x
     return x
@@ -117,7 +117,7 @@ def chain(phi: Sequence[Any], x: Any, first: int, last: int) -> Any:
 def preactivations(
     eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], x: Any, activation: Callable[[Any], Any]
 ) -> tuple[list[Any], list[Any]]:
-    """`z_2, ..., z_{B+1}` and `s_1, ..., s_B` of an input of one column, by forward substitution."""
+    """Compute `z_2, ..., z_{B+1}` and `s_1, ..., s_B` of a one-column input by forward substitution."""
     z, s = [], [x]
     for phi, inner, outer in zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True):
         z.append(phi @ (inner[:, None] * s[-1]) - outer[:, None] * (phi @ s[-1]))

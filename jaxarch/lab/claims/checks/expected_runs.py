@@ -1,4 +1,4 @@
-"""Expectations over the examples that runs of the two-temperature step draw: all sequences are followed."""
+"""Exact expectations over the examples of two-temperature runs, from all sequences of examples."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from jaxarch.theory import mirror
 EXAMPLES_STEPS = 6
 
 SEQUENCES = np.asarray(list(itertools.product((0, 1), repeat=EXAMPLES_STEPS)))
-"""Everything that two equally likely examples can do in 6 steps: expectations are means over it."""
+"""All sequences of two equally likely examples over 6 steps; an expectation is the mean over them."""
 
 
 class Runs(NamedTuple):
-    """Of all sequences of examples; shapes (sequences, steps + 1, d) and (sequences, steps, d)."""
+    """Runs on all sequences of examples.
+
+    `scores` have shape (sequences, steps + 1, d), `gradients` (sequences, steps, d).
+    """
 
     scores: Array
     gradients: Array
@@ -42,7 +45,7 @@ class Runs(NamedTuple):
     hard: Array
     soft: Array
     sizes: Array
-    """What terms of F add up to."""
+    """The size that the terms of F add up to."""
 
     @property
     def distance(self) -> Array:
@@ -51,16 +54,16 @@ class Runs(NamedTuple):
 
     @property
     def masks(self) -> Array:
-        """v_1, ..., v_T and, after them, whatever."""
+        """The masks v_1, ..., v_T; entries after the T-th have no meaning."""
         return jax.nn.sigmoid(self.hard * self.scores[:, :-1])
 
     def gap(self, masks: Array) -> Array:
-        """`E F(v) - F(u)`, for a mask of each sequence."""
+        """Compute `E F(v) - F(u)` from one mask per sequence."""
         return jnp.mean(jax.vmap(self.loss)(masks)) - self.loss(self.comparator)
 
     @property
     def rounding(self) -> Array:
-        """Of a gap, as left of a bound whose first term is D over the sum of the rates."""
+        """The rounding error of a gap on the left of a bound whose first term is D over the sum of rates."""
         start = self.scores[0, 0]
         of_start = divergence_rounding(self.comparator, start, self.distances, self.hard, self.soft)
 
@@ -88,12 +91,12 @@ def runs_on_two_examples(
     decay: float = 0.0,
     prescribed: bool = False,
 ) -> Runs:
-    """Runs on two examples of `f(v, z) = (1 - bend) y + bend sqrt(1 + y^2)`, `y = a_z^T (v - center)`.
+    """Run on two examples of `f(v, z) = (1 - bend) y + bend sqrt(1 + y^2)`, `y = a_z^T (v - center)`.
 
-    `a_0` is `slopes`, `a_1` differs from it by `disagreement difference`; f is convex, G the larger of their
-    norms. `reach` is that of the first of the rates `eta_t = eta / t^decay`, unless they are `prescribed`.
-    Where `beyond` is not 0, u lies so many times as far from v_1 as T steps on F itself lead, which is not
-    random.
+    `a_0` is `slopes`, and `a_1` differs from it by `disagreement difference`. f is convex, and G is the
+    larger of their norms. `reach` sets the first of the rates `eta_t = eta / t^decay`, unless rates are
+    `prescribed`. If `beyond` is not 0, u lies `beyond` times as far from v_1 as T steps on F itself lead.
+    Steps on F are not random.
     """
     soft = ratio * hard
     directions = jnp.stack([slopes, slopes + disagreement * difference])
@@ -147,5 +150,5 @@ RUNS = cube(
 
 
 def weakened(bound: Callable[[ArrayLike], Array], distance: Array, first: float, second: ArrayLike) -> Array:
-    """A bound `a D + b`, of the library, as `first a D + second b`."""
+    """Turn a library bound `a D + b` into `first a D + second b`."""
     return bound(first * distance) + (second - 1) * bound(0.0)

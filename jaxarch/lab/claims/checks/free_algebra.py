@@ -1,8 +1,8 @@
-"""Polynomials in symbols that do not commute: an identity of them is one of matrices of all sizes.
+"""Polynomials in symbols that do not commute: their identities hold for matrices of all sizes.
 
-NumPy arrays of dtype `object` hold them, so that code written with operators alone runs on them. Let every
-block of a block matrix be 1 x 1, a symbol. Then the words in block (i, j) of a product are paths from j to i,
-and matrices of any sizes that fit may be put in place of the symbols: what holds for words holds for them.
+NumPy arrays of dtype `object` hold the polynomials, so code written with operators alone runs on them. Let
+every block of a block matrix be 1 x 1, a symbol. Then the words in block (i, j) of a product are paths from j
+to i. Matrices of any sizes that fit may replace the symbols: an identity of words holds for them too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Polynomial(Terms[Word]):
 
     @staticmethod
     def times(first: Word, second: Word) -> Word:
-        """One after the other."""
+        """Concatenate two words."""
         return first + second
 
     def __repr__(self) -> str:
@@ -35,14 +35,14 @@ class Polynomial(Terms[Word]):
 
 
 def symbol(name: str, *shape: int) -> np.ndarray:
-    """An array of one entry, a symbol, of shape (1,) or (1, 1)."""
+    """Return an array of shape (1,) or (1, 1) whose entry is a symbol."""
     array = np.empty(shape, object)
     array[...] = Polynomial({(name,): 1})
     return array
 
 
 def linear_in(name: str) -> Callable[[Polynomial | int], Polynomial]:
-    """The part of a polynomial that is linear in a symbol, for arrays: the derivative where that is 0."""
+    """Return a function of arrays that keeps the part linear in a symbol: the derivative at symbol = 0."""
     return np.vectorize(
         lambda value: Polynomial(
             {word: c for word, c in Polynomial.of(value).terms.items() if word.count(name) == 1}

@@ -1,4 +1,4 @@
-"""Statements on JAX's numbers and on intervals, whose ends python-flint rounds outwards.
+"""Statements on JAX's numbers and on intervals, whose ends python-flint rounds outward.
 
 A statement is one function of numbers, written with `+ - *` and the functions of `Numbers`.
 """
@@ -18,30 +18,32 @@ from jaxarch.lab.checks import from_extra
 
 
 class Numbers(Protocol):
-    """What statements may use besides `+`, `-` and `*`, for JAX's numbers and for intervals."""
+    """Functions that statements may use besides `+`, `-` and `*`, for JAX's numbers and for intervals."""
 
     def tanh(self, x: Any) -> Any:
         """The hyperbolic tangent."""
 
     def square(self, x: Any) -> Any:
-        """`x^2`, of which intervals know that it is not negative."""
+        """`x^2`, which intervals know to be nonnegative."""
 
     def divide(self, x: Any, y: Any) -> Any:
         """`x / y` for y > 0."""
 
     def share(self, part: Any, whole: Any) -> Any:
-        """`part / whole` for `0 <= part <= whole`; some number of [0, 1] where both are 0."""
+        """`part / whole` for `0 <= part <= whole`; any number in [0, 1] where both are 0."""
 
     def minimum(self, x: Any, y: Any) -> Any:
-        """The smaller one."""
+        """The smaller of x and y."""
 
     def maximum(self, x: Any, y: Any) -> Any:
-        """The larger one."""
+        """The larger of x and y."""
 
 
 Slack = Callable[..., Any]
-"""`slack(numbers, **variables)`: by how much the larger side of an inequality exceeds the smaller, in some
-unit; not negative where it holds."""
+"""`slack(numbers, **variables)`: the larger side of an inequality minus the smaller, in some unit.
+
+It is not negative where the inequality holds.
+"""
 
 
 class Reals:
@@ -61,7 +63,7 @@ class Reals:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Interval:
-    """All numbers from `low` to `high`, exact numbers of python-flint; results are rounded outwards."""
+    """All numbers from `low` to `high`, exact numbers of python-flint; results are rounded outward."""
 
     low: Any
     high: Any
@@ -89,19 +91,19 @@ class Interval:
 
 
 def flint_is_installed() -> bool:
-    """Whether there is python-flint, of whose numbers intervals are made."""
+    """Tell if python-flint is installed, whose numbers are the ends of intervals."""
     return importlib.util.find_spec("flint") is not None
 
 
 def _exact(value: Any) -> Any:
-    """A number of python-flint."""
+    """Turn a value into a number of python-flint."""
     with from_extra("proofs", "intervals: a proof"):
         from flint import arb
     return arb(value)
 
 
 def interval(value: Interval | float, high: float | None = None) -> Interval:
-    """The interval from a number to another, or that number alone; floats are exact."""
+    """Return the interval from `value` to `high`, or of `value` alone; floats are exact."""
     if isinstance(value, Interval):
         return value
     return Interval(_exact(value), _exact(value if high is None else high))
@@ -112,25 +114,25 @@ class Intervals:
 
     @staticmethod
     def tanh(x: Interval) -> Interval:
-        """It increases, within [-1, 1], which rounding outwards must not leave."""
+        """The hyperbolic tangent of both ends, as it increases; rounding outward must not leave [-1, 1]."""
         low, high = x.low.tanh().lower(), x.high.tanh().upper()
         return Interval(_greatest([low, _exact(-1)]), _least([high, _exact(1)]))
 
     @staticmethod
     def square(x: Interval) -> Interval:
-        """Not negative, also where x has both signs."""
+        """`x^2`, nonnegative even if x contains both signs."""
         ends = [x.low * x.low, x.high * x.high]
         low = _exact(0) if x.low <= 0 <= x.high else _least([end.lower() for end in ends])
         return Interval(low, _greatest([end.upper() for end in ends]))
 
     @staticmethod
     def divide(x: Interval, y: Interval) -> Interval:
-        """For y > 0."""
+        """`x / y` for y > 0."""
         return x * Interval((1 / y.high).lower(), (1 / y.low).upper())
 
     @staticmethod
     def share(part: Interval, whole: Interval) -> Interval:
-        """Within [0, 1], whatever the intervals say."""
+        """`part / whole`, kept within [0, 1] although the intervals may reach beyond."""
         low, high = _exact(0), _exact(1)
         if whole.high > 0:
             low = _greatest([low, (part.low / whole.high).lower()])
@@ -151,7 +153,7 @@ class Intervals:
         return Interval(_greatest([x.low, y.low]), _greatest([x.high, y.high]))
 
 
-# Exact numbers compare with certainty.
+# The ends are exact numbers, so comparisons of them are certain.
 def _least(values: list[Any]) -> Any:
     return functools.reduce(lambda a, b: b if b < a else a, values)
 

@@ -1,8 +1,8 @@
-"""What the claims on mirror descent draw.
+"""Variables that the claims on mirror descent draw.
 
 Masks only depend on `x = H w` (`positions`), rho = S/H (`ratio`) and eta H S (`two-temperature.scaling`). So
-cases draw x, `reach = eta G H S/16`, the farthest that a step with `|g| <= G` can move a mask, and H, which
-should not matter.
+cases draw x and `reach = eta G H S/16`, the farthest that a step with `|g| <= G` can move a mask. They also
+draw H, which should not matter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jax import Array
 from jaxarch.lab.claims.checks.cube import log_uniform, often, symlog, uniform
 
 DIMENSION = 2
-"""Of the masks whose runs are checked."""
+"""Dimension of the masks whose runs are checked."""
 
 HARD = log_uniform(0.01, 1000.0)
 RATIO = often(1.0, log_uniform(1.0, 1e-3))
@@ -23,5 +23,5 @@ COMPARATOR = often(0.0, uniform(1.0, 0.0, (DIMENSION,)))
 
 
 def inside(comparator: Array, ratio: Array) -> Array:
-    """At equal temperatures vertices are infinitely far."""
+    """Move the comparator inside the cube at equal temperatures, where vertices are infinitely far."""
     return jnp.where(ratio < 1, comparator, jnp.clip(comparator, 1e-6, 1 - 1e-6))

@@ -1,4 +1,4 @@
-"""How far inside the bound of `two-temperature.average-iterate` runs on a loss of one's own are."""
+"""Runs on a user's loss, compared with the bound of `two-temperature.average-iterate`."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from jaxarch.masks import check_temperatures
 from jaxarch.theory import mirror
 
 DRAWN_MASKS = 1000
-"""At which gradients are looked at for the largest one, half of them corners of the cube."""
+"""Number of masks that are searched for the largest gradient; half of them are corners of the cube."""
 
 
 class InsideBound(NamedTuple):
-    """What `inside_bound` finds.
+    """The result of `inside_bound`.
 
     Attributes:
-      gap: the mean over the runs of `F(average iterate) - F(u)`, which estimates what is bounded.
+      gap: the mean over the runs of `F(average iterate) - F(u)`, an estimate of the bounded expectation.
       bound: `D(u, v_1)/(eta T) + eta K G^2`, as `mirror.average_iterate_bound`.
-      gaps: of each run.
-      rate: eta.
+      gaps: `F(average iterate) - F(u)` of each run.
+      rate: the learning rate eta.
       gradient_bound: G.
       comparator: u.
     """
@@ -54,7 +54,7 @@ class InsideBound(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """`gap/bound`; 1 would be the worst loss there is."""
+        """`gap/bound`; 1 would be the worst possible loss."""
         return self.gap / self.bound
 
 
@@ -72,13 +72,13 @@ def inside_bound(
     gradient_bound: float | None = None,
     key: Array | None = None,
 ) -> InsideBound:
-    """How much of the bound on the average iterate is used up by runs on a convex loss of one's own.
+    """Compare runs on your convex loss with the bound on the gap of the average iterate.
 
         found = jaxarch.lab.claims.inside_bound(loss, {"x": x, "y": y}, np.zeros(d), hard=50.0, soft=5.0)
         found.ratio
 
     Each run takes T steps of the two-temperature gradient, each on one example drawn uniformly from the data,
-    with replacement. Computed in float64 where the loss lets it.
+    with replacement. Runs are in float64 where the loss permits.
 
     Args:
       loss: `f(v, z)` of a mask of shape (d,) and one example; a scalar, convex and differentiable in v.
@@ -88,17 +88,17 @@ def inside_bound(
       soft: inverse temperature of the gradient, positive, below `hard` unless a comparator inside the cube is
         given.
       steps: T.
-      runs: how many, over whose gaps the mean is taken.
-      rate: eta; by default the prescribed one, `mirror.prescribed_rate`.
-      comparator: u, of shape (d,); by default where F, the mean over the data, is least on the cube.
-      gradient_bound: G; by default the largest norm of a gradient found, over the data, at 1,000 masks drawn
-        from the cube and its corners, or met in a run.
+      runs: the number of runs.
+      rate: the learning rate eta; by default `mirror.prescribed_rate`.
+      comparator: u, of shape (d,); by default the minimizer on the cube of F, the mean loss over the data.
+      gradient_bound: G; by default the largest gradient norm found. The search covers all examples, at 1,000
+        masks drawn from the cube and its corners, and the gradients met in the runs.
       key: a `jax.random.key`.
 
     Raises:
-      ArgumentError: a loss that is not convex, naming the two points between which it is not; a gradient
-        above a `gradient_bound` that was given; shapes that do not fit; soft above hard; a rate that is not
-        positive, or none where the comparator is v_1 itself; a comparator that is infinitely far.
+      ArgumentError: a loss that is not convex (the message names two points between which it is not); a
+        gradient above the given `gradient_bound`; shapes that do not fit; soft above hard; a rate that is not
+        positive, or no rate where the comparator is v_1 itself; a comparator that is infinitely far.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -193,7 +193,7 @@ def _prescribed_rate(distance: float, hard: float, soft: float, gradient_bound: 
 
 
 def _minimiser(mean: Callable[[Array], Array], dimension: int) -> np.ndarray:
-    """Where a convex loss is least on the cube (L-BFGS-B)."""
+    """Return the minimizer of a convex loss on the cube, by L-BFGS-B."""
     from scipy import optimize
 
     slopes = jax.jit(jax.value_and_grad(mean))
@@ -211,7 +211,7 @@ def _minimiser(mean: Callable[[Array], Array], dimension: int) -> np.ndarray:
 def _largest_gradient(
     loss: Callable[[Array, PyTree], Array], data: PyTree, dimension: int, key: Array
 ) -> Array:
-    """The largest norm of `grad f(v, z)` over the examples and drawn masks."""
+    """Return the largest norm of `grad f(v, z)` over the examples and drawn masks."""
     masks = half_corners(jax.random.uniform(key, (DRAWN_MASKS, dimension), jnp.float64))
 
     def largest(v: Array) -> Array:

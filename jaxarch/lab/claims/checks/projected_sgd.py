@@ -1,4 +1,4 @@
-"""Runs of projected SGD on quadratic losses: their regret, and their gap in expectation."""
+"""Runs of projected SGD on quadratic losses, with their regret and their expected gap."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from jaxarch.lab.claims.checks.core import EPS
 from jaxarch.lab.claims.checks.cube import Field, log_uniform, normal, often, uniform
 
 LONGEST = 32
-"""Steps of a drawn run, at most."""
+"""Largest number of steps of a drawn run."""
 
 OUTCOMES = np.asarray(list(itertools.product(range(4), repeat=4)))
-"""Of four steps: in each, one of two losses and one of two signs of the error. All 256 are followed."""
+"""Outcomes of four steps, each with one of two losses and one of two signs of the error: 256 in all."""
 
 
 def decaying_rates(c: Array, steps: int, root: bool) -> Array:
-    """`c/t`, or `c/sqrt t`."""
+    """Return the rates `c/t`, or `c/sqrt t` if `root`."""
     t = jnp.arange(1.0, steps + 1)
     return c / (jnp.sqrt(t) if root else t)
 
 
 def _average(values: Array, steps: Array) -> Array:
-    """Of the first so many, along the first axis."""
+    """Average the first `steps` values along the first axis."""
     met = jnp.arange(len(values)) < steps
     return jnp.tensordot(met / steps, values, 1)
 
 
 def _quadratic(curvature: Array, slopes: Array, v: Array) -> Array:
-    """`sum_i curvature_i/2 v_i^2 + slope_i v_i`."""
+    """Compute `sum_i curvature_i/2 v_i^2 + slope_i v_i`."""
     return v**2 @ curvature / 2 + jnp.sum(slopes * v, axis=-1)
 
 
 def _minimiser(curvature: Array, slope: Array) -> Array:
-    """Of it, on [0, 1]^d."""
+    """Return the minimizer of `_quadratic` on [0, 1]^d."""
     inside = -slope / jnp.where(curvature > 0, curvature, 1)
     return jnp.clip(jnp.where(curvature > 0, inside, -jnp.sign(slope)), 0, 1)
 
 
 def largest_gradient(curvature: Array, slopes: Array) -> Array:
-    """G, over the cube and all losses, of slopes (losses, d)."""
+    """Compute G, the largest gradient norm over the cube and all losses; `slopes` has shape (losses, d)."""
     largest = jnp.maximum(jnp.abs(slopes), jnp.abs(curvature[None] + slopes))
     return jnp.max(jnp.linalg.norm(largest, axis=1))
 
 
 def met_losses(slopes: Array, steps: Array) -> Array:
-    """The first so many, then the first again and again: losses that are not met must not count in G."""
+    """Replace the slopes after `steps` by the first one: losses that are not met must not count in G."""
     return jnp.where((jnp.arange(len(slopes)) < steps)[:, None], slopes, slopes[:1])
 
 
 def regret_of_projected_sgd(
     curvature: Array, slopes: Array, start: Array, rates: Array, steps: Array
 ) -> Array:
-    """`1/T sum_t f_t(v_t) - f_t(u)` of projected SGD on quadratic losses, at the best u."""
+    """Compute `1/T sum_t f_t(v_t) - f_t(u)` of projected SGD on quadratic losses, at the best u."""
 
     def step(v: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         slope, rate = now
@@ -71,7 +71,7 @@ def regret_of_projected_sgd(
 def expected_gap(
     curvature: Array, slopes: Array, start: Array, error: Array, rates: Array, steps: Array, bias: float
 ) -> Array:
-    """`E 1/T sum_t F(v_t) - F*` over all outcomes, with errors `r = (bias +- error) g` of either sign."""
+    """Compute `E 1/T sum_t F(v_t) - F*` over all outcomes, with errors `r = (bias +- error) g`."""
 
     def follow(outcomes: Array) -> Array:
         def step(v: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -92,7 +92,7 @@ def expected_gap(
 
 
 class Step(NamedTuple):
-    """What one step does, in expectation over one of two losses and one of two signs of the error."""
+    """Expected quantities of one step, over two losses and two signs of the error."""
 
     gap: Array
     """`F(v) - F(u)`."""
@@ -104,14 +104,14 @@ class Step(NamedTuple):
     """`E |g|^2`."""
 
     def rounding(self, rate: Array) -> Array:
-        """Of any of these over the rate."""
+        """Bound the rounding error of any of these quantities, divided by the rate."""
         return 64 * EPS * (1 + (self.near + self.far) / rate + (1 + rate) * self.square)
 
 
 def step_of_projected_sgd(
     curvature: Array, slopes: Array, v: Array, u: Array, rate: Array, error: Array, bias: float = 0.0
 ) -> Step:
-    """From v, with errors `r = (bias +- error) g` of either sign; F is the mean of both losses."""
+    """Take one step from v with errors `r = (bias +- error) g`; F is the mean of both losses."""
 
     def follow(slope: Array, sign: Array) -> tuple[Array, Array]:
         gradient = curvature * v + slope
@@ -130,4 +130,4 @@ ONE_STEP: dict[str, Field] = {
     "u": often(0.0, uniform(0.0, 1.0, (2,))),
     "error": often(0.0, log_uniform(0.1, 10.0)),
 }
-"""At small rates nothing is clipped: then what the proofs say of a step is an equation."""
+"""Variables of one step. At small rates nothing is clipped, and the proofs' inequality is an equation."""

@@ -1,14 +1,14 @@
-r"""The inequalities in few variables behind the theorems on the two-temperature step, proved on boxes.
+r"""Inequalities in few variables behind the theorems on the two-temperature step, proved on boxes.
 
-Notation: `t = tanh(S |w|/2)` and `tau = tanh(H |w|/2)`, H = `hard`, S = `ratio` H, 0 < ratio <= 1, so that
-`t <= tau`. Then
+Notation: `t = tanh(S |w|/2)` and `tau = tanh(H |w|/2)`, with H = `hard`, S = `ratio` H and 0 < ratio <= 1. So
+`t <= tau`, and
 
     ds_H(w) = (H/4) (1 - tau^2),    ds_S(w) = (S/4) (1 - t^2),    sinh(S |w|) ds_S(w) = (S/2) t.
 
-Where only H w and S/H are left in a slack, (w, H, S) -> (w/c, c H, c S) changes nothing. Each statement is
-written twice: as the claim has it, and as sums of squares and of products of what is not negative, so that
-equality, at w = 0 and as w grows, does not keep intervals from showing it: one box may do. That both are the
-same is checked in symbols, `tanh` of each argument being one.
+If a slack contains only H w and S/H, (w, H, S) -> (w/c, c H, c S) changes nothing. Each statement is written
+twice: in the claim's form, and as sums of squares and of products of nonnegative terms. The second form lets
+intervals show it despite equality at w = 0 and as w grows: one box may suffice. Both forms are compared in
+symbols, with one symbol for `tanh` of each argument.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def lemma_4_2(
       hard: H.
       ratio: S/H.
       step: eta g, of either sign.
-      position: where xi lies from w, 0, to `w+ = w - eta g ds_S(w)`, 1.
-      factor: of the right side.
+      position: the place of xi, from 0 at w to 1 at `w+ = w - eta g ds_S(w)`.
+      factor: a factor of the right side.
     """
     soft_slope = _slope(n, scores, ratio * hard)
     p = _slope(n, scores - position * step * soft_slope, hard) * soft_slope
@@ -68,13 +68,13 @@ def lemma_4_2(
 def lemma_4_2_in_terms(
     n: Numbers, scores: Any, hard: Any, ratio: Any, step: Any, position: Any, share: float = 0.0625
 ) -> Any:
-    """The same, of `right - (1 - p)` and `right - (p - 1)`; `share` is 1/16."""
+    """The slack of `lemma_4_2` from `right - (1 - p)` and `right - (p - 1)` rewritten; `share` is 1/16."""
     soft = ratio * hard
     largest = share * hard * soft
     t_squared = n.square(_tanh_of_half(n, soft * scores))
     xi = scores - position * step * (0.25 * soft * (1 - t_squared))
     tau_squared = n.square(_tanh_of_half(n, hard * xi))
-    # 1 - p/largest, p = ds_H(xi) ds_S(w); as a product for p itself, both not negative.
+    # `lost` is 1 - p/largest, p = ds_H(xi) ds_S(w). Both it and the product for p are visibly nonnegative.
     lost = t_squared + tau_squared * (1 - t_squared)
     p = largest * ((1 - t_squared) * (1 - tau_squared))
     above = n.maximum(0.0, largest - 2) + p
@@ -90,7 +90,7 @@ def convexity(n: Numbers, scores: Any, hard: Any, ratio: Any, constant: float = 
 
 
 def convexity_in_terms(n: Numbers, scores: Any, hard: Any, ratio: Any, both: float = 1.0) -> Any:
-    """`t^2 + tau^2 (1 - t^2)`; `both` is a factor of the last."""
+    """`t^2 + tau^2 (1 - t^2)`; `both` is a factor of the last term."""
     t_squared = n.square(_tanh_of_half(n, ratio * hard * scores))
     tau_squared = n.square(_tanh_of_half(n, hard * scores))
     return t_squared + both * tau_squared * (1 - t_squared)
@@ -118,9 +118,9 @@ def curvature_below(n: Numbers, tau: Any, share: Any, ratio: Any, comparator: An
 def curvature_below_in_terms(
     n: Numbers, tau: Any, share: Any, ratio: Any, comparator: Any, two: float = 2.0
 ) -> Any:
-    """It is affine in u: `(1 - t^2) ((1 - u) (1 + tau) (1 - tau + 2 r t) + u (1 - tau) (1 + tau - 2 r t))`.
+    """`(1 - t^2) ((1 - u) (1 + tau) (1 - tau + 2 r t) + u (1 - tau) (1 + tau - 2 r t))`: affine in u.
 
-    And `1 + tau - 2 r t = (1 - tau) + 2 tau (1 - r t/tau)`.
+    Here `1 + tau - 2 r t = (1 - tau) + 2 tau (1 - r t/tau)`.
     """
     t = share * tau
     at_0 = (1 + tau) * ((1 - tau) + 2 * ratio * t)
@@ -143,11 +143,13 @@ def curvature_above(
 def curvature_above_in_terms(
     n: Numbers, tau: Any, share: Any, ratio: Any, comparator: Any, last: float = 0.75
 ) -> Any:
-    """Affine in u too. At u = 0, with `d = tau - t`, it is what it is at tau = t, a polynomial, plus
+    """The slack of `curvature_above`, affine in u.
+
+    At u = 0, with `d = tau - t`, it is its value at tau = t plus
 
         (1 - t^2) d (d + 2 t (1 - r)),
 
-    and that polynomial is `(r - t (1 - t^2) (1 + t))^2 + t^2 p(t)` with
+    and the value at tau = t is the polynomial `(r - t (1 - t^2) (1 + t))^2 + t^2 p(t)` with
 
         p(t) = (1 - t - t^2/2)^2 + t^3 (3 (1 - t^2) + t^2 (1 - t) + 3 t/4).
 
@@ -163,7 +165,10 @@ def curvature_above_in_terms(
 
 
 def _of_scores(curvature: Slack) -> Slack:
-    """A bound of `ds_S(w)^2 (d^2/dw^2) D(u, sigma_H(w))` in units of H S/16, by w, H, S/H and u."""
+    """Turn a bound on `ds_S(w)^2 (d^2/dw^2) D(u, sigma_H(w))` into a function of w, H, S/H and u.
+
+    The unit stays H S/16.
+    """
 
     @functools.wraps(curvature)
     def slack(n: Numbers, scores: Any, hard: Any, ratio: Any, comparator: Any) -> Any:
@@ -239,5 +244,5 @@ RATIO_BOUND: tuple[Box, ...] = (
 )
 """`0 <= ds_S^2 (d^2/dw^2) D(u, sigma_H(w)) <= (1 + (S/H)^2) H S/16`.
 
-For w >= 0; (w, u) -> (-w, 1 - u) changes nothing.
+The boxes have w >= 0, since (w, u) -> (-w, 1 - u) changes nothing.
 """

@@ -1,6 +1,6 @@
-"""The two sides of `two-temperature.convergence` for a run that was recorded.
+"""The two sides of `two-temperature.convergence` for a recorded run.
 
-Notation as in `mirror`: the mask is `v = sigma(H w)`, the step `w+ = w - eta g ds_S(w)`, D the divergence.
+The notation of `mirror`: the mask is `v = sigma(H w)`, the step `w+ = w - eta g ds_S(w)`, D the divergence.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def regret(
     rate: ArrayLike,
     constant: ArrayLike | None = None,
 ) -> Sides:
-    """The two sides of `two-temperature.convergence` for a run that was recorded, whatever the loss.
+    """Compute the two sides of `two-temperature.convergence` for a recorded run, whatever the loss.
 
         sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2
 
-    where `K = (1 + rho^2) psi(2 delta) H S/32` is `mirror.regret_constant` with the largest entry of the
-    gradients for G.
+    where `K = (1 + rho^2) psi(2 delta) H S/32` is `mirror.regret_constant`, with G the largest absolute entry
+    of the gradients.
 
     Args:
       scores: w_1, ..., w_{T+1}, floating-point array of shape (T+1, d).
@@ -41,11 +41,11 @@ def regret(
       comparator: u, of shape (d,), in [0, 1]; at equal temperatures in (0, 1).
       hard: inverse temperature of the value, positive.
       soft: inverse temperature of the gradient, positive, at most `hard`.
-      rate: eta, positive.
-      constant: for K, instead of it.
+      rate: the learning rate eta, positive.
+      constant: a value to use in place of K.
 
     Returns:
-      The sides, in the scores' precision; `rounding` covers that of the run's steps as well. Where they are
+      The sides, in the scores' precision; `rounding` also covers the rounding of the run's steps. If they are
       traced and a run diverged, they are NaN.
 
     Raises:
@@ -91,7 +91,7 @@ def regret(
 
 
 def _number(name: str, value: ArrayLike) -> Array:
-    """Make an array; of an integer its float, since JAX has none of more than 64 bits."""
+    """Make an array. An integer becomes a float first, since JAX has no integers of more than 64 bits."""
     return as_array(name, float(value) if isinstance(value, int) else value)
 
 
@@ -121,7 +121,7 @@ def _regret(
 
 
 def check_comparator(u: np.ndarray, hard: np.ndarray, soft: np.ndarray) -> None:
-    """Raise where a comparator is outside the cube, or infinitely far."""
+    """Raise if a comparator is outside the cube, or infinitely far."""
     if not ((u >= 0) & (u <= 1)).all():
         raise ArgumentError("comparator: expected numbers in [0, 1]")
     if (soft >= hard).any() and not ((u > 0) & (u < 1)).all():

@@ -8,16 +8,17 @@ from jax import Array
 from jaxarch.lab.claims.checks.cube import Field, often
 
 EXPLICIT = 1000
-"""Terms that are added one by one."""
+"""Number of terms that are added one by one."""
 
 COUNTS = often(1.0, Field(lambda u: jnp.round(10 ** (300 * u**3)), "of 1, ..., 10^300"))
-"""T, from 1 (the simplest) to 10^300, where a factor of log T that is .1% too small shows."""
+"""T, from 1 (the simplest) to 10^300, where a factor of log T that is 0.1% too small is noticed."""
 
 
 def first_terms(steps: Array, power: float) -> Array:
     """`sum_(t <= T) t^-p`, p = 1 or 1/2, with a relative error below `100 EPS`.
 
-    Beyond the first terms by Euler's and Maclaurin's formula, whose rest is below `EXPLICIT^(-p-3)/100`.
+    Terms beyond the first `EXPLICIT` are added by the Euler-Maclaurin formula. Its remainder is below
+    `EXPLICIT^(-p-3)/100`.
     """
     t = jnp.arange(1.0, EXPLICIT + 1)
     explicit = jnp.sum(jnp.where(t <= steps, t**-power, 0))

@@ -1,4 +1,4 @@
-"""Sums of coefficients times products of symbols: what polynomials share, whatever a product is."""
+"""Sums of coefficients times products of symbols: the base of polynomials, for any kind of product."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import abc
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 Product = TypeVar("Product")
-"""Of symbols."""
+"""A product of symbols."""
 
 
 class Terms(abc.ABC, Generic[Product]):
@@ -20,10 +20,10 @@ class Terms(abc.ABC, Generic[Product]):
     """The product of no symbols."""
 
     coefficient: ClassVar[Any]
-    """Makes a coefficient of a number, without rounding."""
+    """Turns a number into a coefficient, without rounding."""
 
     numbers: ClassVar[tuple[type, ...]]
-    """What may equal a sum."""
+    """Types of numbers that may equal a sum."""
 
     def __init__(self, terms: dict[Product, Any]) -> None:
         self.terms = {product: coefficient for product, coefficient in terms.items() if coefficient}
@@ -31,11 +31,11 @@ class Terms(abc.ABC, Generic[Product]):
     @staticmethod
     @abc.abstractmethod
     def times(first: Product, second: Product) -> Product:
-        """The product of two products."""
+        """Multiply two products of symbols."""
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """A number as a sum of one term; a sum as it is."""
+        """Turn a number into a sum of one term; return a sum as it is."""
         return value if isinstance(value, cls) else cls({cls.one: cls.coefficient(value)})
 
     def __add__(self, other: Any) -> Self:

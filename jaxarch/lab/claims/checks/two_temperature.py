@@ -1,7 +1,7 @@
-r"""The two-temperature step as claims compute it, without cancellation, and what rounding can make of it.
+r"""The two-temperature step, computed without cancellation, and bounds on its rounding errors.
 
-Notation: `v = sigma(H w)`; the step is `w+ = w - eta g ds_S(w)`, elementwise, with `g` the gradient in
-v, `ds_M(w) = M sigma(M w) (1 - sigma(M w))`, H = `hard`, S = `soft`, eta = `rate`. By the mean value theorem
+Notation: `v = sigma(H w)`; the step is `w+ = w - eta g ds_S(w)`, elementwise. Here `g` is the gradient in v,
+`ds_M(w) = M sigma(M w) (1 - sigma(M w))`, H = `hard`, S = `soft`, eta = `rate`. By the mean value theorem
 `v+ = v - eta p g` with `p = ds_H(xi) ds_S(w)`, xi between w and w+. D is the divergence of
 `mirror.bregman_divergence`.
 """
@@ -20,15 +20,15 @@ from jaxarch.lab.claims.checks.core import EPS
 
 
 def slope(scores: ArrayLike, sharpness: ArrayLike) -> Array:
-    """`ds_M(w) = M sigma(M w) (1 - sigma(M w))`, exact in the tails."""
+    """Compute `ds_M(w) = M sigma(M w) (1 - sigma(M w))`, without cancellation in the tails."""
     below = jax.nn.sigmoid(-jnp.abs(jnp.multiply(sharpness, scores)))
     return jnp.multiply(sharpness, below * (1 - below))
 
 
 def mean_slope(scores: ArrayLike, step: ArrayLike, sharpness: ArrayLike) -> Array:
-    """The mean of `ds_M` from w to w - step: the difference quotient of `sigma_M`, without cancellation.
+    """Compute the mean of `ds_M` from w to w - step: the difference quotient of `sigma_M`.
 
-    `sigma(a) - sigma(b) = sigma(a) sigma(-b) (1 - e^(b - a))`.
+    `sigma(a) - sigma(b) = sigma(a) sigma(-b) (1 - e^(b - a))` avoids cancellation.
     """
     start, length = jnp.multiply(sharpness, scores), jnp.multiply(sharpness, step)
     low, high = jnp.minimum(start, start - length), jnp.maximum(start, start - length)
@@ -41,7 +41,7 @@ def mean_slope(scores: ArrayLike, step: ArrayLike, sharpness: ArrayLike) -> Arra
 def update_factor(
     gradient: ArrayLike, scores: ArrayLike, rate: ArrayLike, hard: ArrayLike, soft: ArrayLike
 ) -> tuple[Array, Array]:
-    """`p = ds_H(xi) ds_S(w)`, such that `v+ = v - eta p g`, and a bound on its rounding error."""
+    """Return `p = ds_H(xi) ds_S(w)`, for which `v+ = v - eta p g`, and a bound on its rounding error."""
     step = rate * jnp.asarray(gradient) * slope(scores, soft)
     factor = mean_slope(scores, step, hard) * slope(scores, soft)
     arguments = jnp.add(hard, soft) * jnp.abs(jnp.asarray(scores)) + hard * jnp.abs(step)
@@ -49,7 +49,7 @@ def update_factor(
 
 
 ROUNDINGS = 16
-"""Of the score, the step and its exponential, that a step can suffer."""
+"""Number of roundings in one step: of the score, of the step and of its exponential."""
 
 
 def trajectory(
@@ -60,13 +60,13 @@ def trajectory(
     hard: ArrayLike,
     soft: ArrayLike,
 ) -> tuple[Array, Array]:
-    """T steps of the two-temperature gradient, one for each example.
+    """Take T steps of the two-temperature gradient, one for each example.
 
     Args:
       gradient: `(v, z) -> g`.
       scores: w_1, of shape (d,).
       examples: z_1, ..., z_T along the leading axis.
-      rates: of shape (T,).
+      rates: the learning rates, of shape (T,).
       hard: inverse temperature of the value.
       soft: inverse temperature of the gradient.
 
@@ -86,10 +86,10 @@ def trajectory(
 def divergence_rounding(
     comparator: Array, scores: Array, distance: Array, hard: ArrayLike, soft: ArrayLike
 ) -> Array:
-    """How far off `distance = mirror.bregman_divergence(u, w, H, S)` can be, entry by entry.
+    """Bound the rounding error of `distance = mirror.bregman_divergence(u, w, H, S)`, entry by entry.
 
-    Its formula, whose terms are at most `1 + |logit u|` times as large as their sum, and what rounding of
-    `H w` makes of it, `|v - u|/ds_S(w)` being the derivative.
+    One part is the error of the formula, whose terms are at most `1 + |logit u|` times as large as their sum.
+    The other is the effect of rounding `H w`; the derivative in w has size `|v - u|/ds_S(w)`.
     """
     eps = jnp.finfo(scores.dtype).eps
     inside = (comparator > 0) & (comparator < 1)
@@ -103,7 +103,7 @@ def divergence_rounding(
 def step_rounding(
     scores: Array, gradients: Array, comparator: Array, rates: ArrayLike, hard: ArrayLike, soft: ArrayLike
 ) -> Array:
-    """By how much rounding w_2, ..., w_{T+1} can change the divergences, all together."""
+    """Bound the total change of the divergences through the rounding of w_2, ..., w_{T+1}."""
     before, after = scores[:-1], scores[1:]
     size, step = jnp.abs(before), jnp.abs(rates * gradients * slope(before, soft))
     error = ROUNDINGS * jnp.finfo(scores.dtype).eps * (size + step * (1 + soft * size))
@@ -111,5 +111,5 @@ def step_rounding(
 
 
 def _pull(comparator: Array, scores: Array, hard: ArrayLike, soft: ArrayLike) -> Array:
-    """`|v - u|/ds_S(w)`, the size of the derivative of `D(u, v)` in w."""
+    """Compute `|v - u|/ds_S(w)`, the size of the derivative of `D(u, v)` in w."""
     return jnp.abs(jax.nn.sigmoid(hard * scores) - comparator) / slope(scores, soft)

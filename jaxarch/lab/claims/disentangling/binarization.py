@@ -21,7 +21,7 @@ from jaxarch.lab.claims.checks.drawn import Inequality
 from jaxarch.lab.claims.checks.two_temperature import slope
 
 TINY = 2.0**-1022
-"""Below it numbers are rounded to 0."""
+"""The smallest normal float64; smaller numbers are rounded to 0."""
 
 _ONE_SCORE = cube(scores=symlog(10.0, 1e-4), sharpness=log_uniform(1.0, 100.0))
 
@@ -63,7 +63,7 @@ SLOPE = Claim(
 def derivative(scores: ArrayLike, sharpness: ArrayLike, factor: bool = True) -> Sides:
     """`B_M' = M B_M (1 - B_M)`, against a central difference over `h = 1/(1000 M)`, in units of M.
 
-    Its error is at most `h^2 max |B_M'''|/6 = h^2 M^3/48`, and that of rounding.
+    The difference is off by at most `h^2 max |B_M'''|/6 = h^2 M^3/48`, and by rounding.
     """
     width = 1e-3
     position = jnp.multiply(sharpness, scores)
@@ -104,7 +104,7 @@ def extraction_cost(
 ) -> Sides:
     """`|f(v) - f(1[w > 0])| <= G sqrt(sum_i exp(-2 H |w_i|))` for `f(v) = G |v - center|`.
 
-    The root of the sum is the norm of this `order`.
+    The root of the sum is a norm, whose order is `order`.
     """
     mask = (scores > 0).astype(scores.dtype)
     distance, distance_of_mask = (

@@ -30,7 +30,7 @@ def theorem_4_3(
 ) -> Sides:
     """[D] (10) for `f(v) = linear v + curvature (v - 1/2)^2`, d = 1, after T = `steps` steps c/t.
 
-    On the left is the smallest of the gaps of v^T, v^(T+1) and the average iterate.
+    The left side is the smallest gap of v^T, v^(T+1) and the average iterate.
     """
     problem = SeparableLoss(linear, curvature, 1)
     run = algorithm_1(problem, hard, soft, lambda t: c / t, score, steps)

@@ -22,7 +22,7 @@ from jaxarch.lab.claims.checks.two_temperature import slope
 
 
 def distance_is_its_expectation(score: float, rate: float, hard: float, soft: float) -> Sides:
-    """`|v+ - v*|^2 = E |v+ - v*|^2` for `f(v, z) = (v - z)^2`, z = 0 or 1 with equal chance; z = 0 came."""
+    """`|v+ - v*|^2 = E |v+ - v*|^2` for `f(v, z) = (v - z)^2`, z = 0 or 1 with equal chance; here z = 0."""
     v = jax.nn.sigmoid(jnp.multiply(hard, score))
     gradients = 2 * (v - jnp.arange(2.0))
     following = jax.nn.sigmoid(hard * (score - rate * gradients * slope(score, soft)))
@@ -49,7 +49,7 @@ EQ_40 = Claim(
 def second_moment(rate: float, hard: float, soft: float) -> Sides:
     """(42): `E |g - r|^2 <= G^2 + E |r|^2` at v = 1/2, for `f(v, z) = z v`, z = 1 or -1 with equal chance.
 
-    There r is odd in z, so that E(r) = 0, as the proof assumes.
+    There r is odd in z, so E(r) = 0, as the proof assumes.
     """
     gradients = jnp.array([1.0, -1.0])
     following = jax.nn.sigmoid(-hard * rate * gradients * slope(0.0, soft))
@@ -116,7 +116,7 @@ def distance_sequences() -> Iterator[dict[str, Any]]:
 
 
 def _weighted_differences(distances: list[int]) -> Fraction:
-    """The first term of (47), times 2c: `1/T sum_t t (a_t - a_(t+1))`."""
+    """Compute the first term of (47), times 2c: `1/T sum_t t (a_t - a_(t+1))`."""
     steps = len(distances) - 1
     pairs = enumerate(itertools.pairwise(distances), start=1)
     return Fraction(sum(t * (a - b) for t, (a, b) in pairs), steps)

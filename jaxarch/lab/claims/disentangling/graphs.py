@@ -21,12 +21,12 @@ from jaxarch.structure import graphs
 
 
 def eigenvalue_error(nodes: int) -> float:
-    """What a symmetric eigenvalue solver may be off by, for matrices of norm at most 2: generously."""
+    """Bound generously the error of a symmetric eigenvalue solver, for matrices of norm at most 2."""
     return 100 * nodes * EPS
 
 
 def weights(*shape: int) -> Field:
-    """From 0 to 2, half of them 0."""
+    """Return a field of weights from 0 to 2, half of them 0."""
     return Field(lambda u: jnp.maximum(4 * u - 2, 0), "in [0, 2]", shape)
 
 
@@ -42,7 +42,7 @@ def integer_graphs() -> Iterator[dict[str, Any]]:
 def quadratic_forms(
     graph: np.ndarray, vector: np.ndarray, degrees: Callable[[np.ndarray], np.ndarray] = np.abs
 ) -> bool:
-    """`y^T (D - A) y` and `y^T (D + A) y` are sums of non-negative terms; that is `0 <= L <= 2`."""
+    """`y^T (D - A) y` and `y^T (D + A) y` are sums of nonnegative terms; that is `0 <= L <= 2`."""
     total = np.diag(degrees(graph).sum(axis=1))
     loops = np.diag(graph)
     pairs = np.triu(np.abs(graph), 1)
@@ -62,7 +62,10 @@ def range_of_spectrum(
     smallest: float = 0.0,
     lower: float = 0.0,
 ) -> Sides:
-    """The smallest eigenvalue of a network's graph is 0, the largest at most 2; weights are `lower` lower."""
+    """The smallest eigenvalue of a network's graph is 0, the largest at most 2.
+
+    `lower` is subtracted from all weights.
+    """
     adjacency = graphs.adjacency([first - lower, second - lower], self_loops=False)
     adjacency = adjacency + loops * jnp.eye(len(adjacency))
     eigenvalues = jnp.linalg.eigvalsh(graphs.normalized_laplacian(adjacency))
@@ -109,7 +112,7 @@ def relabelling(first: Array, second: Array, keys: Array, both: bool = True) -> 
 
 
 def relabelled_adjacency(first: Array, second: Array, keys: Array, both: bool = True) -> Sides:
-    """The adjacency is `P A P^T` then, to the last bit."""
+    """The adjacency with hidden units in another order is `P A P^T`, to the last bit."""
     order = jnp.argsort(keys)
     outputs, hidden = second.shape
     nodes = jnp.concatenate(
@@ -143,7 +146,7 @@ RELABELLING = Claim(
 
 
 def block_adjacency(first: Array, second: Array) -> Array:
-    """[D] footnote 14 corrected: `[[1, W_2, 0], [W_2^T, 1, W_1], [0, W_1^T, 1]]`."""
+    """Return the matrix of [D] footnote 14, corrected: `[[1, W_2, 0], [W_2^T, 1, W_1], [0, W_1^T, 1]]`."""
     (hidden, inputs), outputs = first.shape, len(second)
     return jnp.block(
         [
@@ -155,7 +158,7 @@ def block_adjacency(first: Array, second: Array) -> Array:
 
 
 def printed_block_adjacency(first: Array, second: Array) -> Array:
-    """As [D] footnote 14 prints it, `A_3 = [W_1^T, 0, 1]`, for layers of equal width."""
+    """Return the matrix as [D] footnote 14 prints it, `A_3 = [W_1^T, 0, 1]`, for layers of equal width."""
     zero, one = jnp.zeros_like(first), jnp.eye(len(first))
     return jnp.block([[one, second, zero], [second.T, one, first], [first.T, zero, one]])
 
@@ -163,7 +166,7 @@ def printed_block_adjacency(first: Array, second: Array) -> Array:
 def adjacency_is_symmetric(
     first: Array, second: Array, blocks: Callable[[Array, Array], Array] = block_adjacency
 ) -> Sides:
-    """The block adjacency is symmetric, and the one that `graphs.adjacency` builds."""
+    """The block adjacency is symmetric, and equal to the one that `graphs.adjacency` builds."""
     found = blocks(first, second)
     built = graphs.adjacency([first, second])
     return Sides(jnp.maximum(jnp.abs(found - found.T).max(), jnp.abs(found - built).max()), jnp.zeros(()))

@@ -25,7 +25,7 @@ def lies_above_its_tangents(
     tangent_at: Array | None = None,
     factor: float = 1.0,
 ) -> Sides:
-    """`grad F(v')^T (v - v') <= F(v) - F(v')`, where F sums terms of a size of at most `scale`."""
+    """`grad F(v')^T (v - v') <= F(v) - F(v')`, where F sums terms of size at most `scale`."""
     gradient = jax.grad(loss)(other if tangent_at is None else tangent_at)
     return Sides(factor * gradient @ (point - other), loss(point) - loss(other), 64 * EPS * scale)
 
@@ -44,9 +44,9 @@ def mean_of_convex_losses(
     tangent_elsewhere: bool = False,
     factor: float = 1.0,
 ) -> Sides:
-    """(16) for the mean of `softplus(a_i^T v) + (b_i^T v)^2/2`; the last of them weighted by `last`.
+    """(16) for the mean of `softplus(a_i^T v) + (b_i^T v)^2/2`; the last loss is weighted by `last`.
 
-    v lies that share of the way from v' to `point`; near v' a tangent is all but touched.
+    v lies `share` of the way from v' to `point`. Near v', F nearly touches its tangent.
     """
 
     def mean(v: Array) -> Array:

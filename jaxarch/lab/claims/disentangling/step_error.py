@@ -2,8 +2,8 @@ r"""The error r of one two-temperature step ([D] lemma 4.2, appendix B, eq. (20)
 
     v+ = v - eta (g - r),        |r| <= G (1 + H S/16)
 
-By the mean value theorem `v+ = v - eta p g` with `p = ds_H(xi) ds_S(w)`, xi between w and w+, so that
-`r = (1 - p) g`. Notation as in `checks.two_temperature`.
+By the mean value theorem `v+ = v - eta p g` with `p = ds_H(xi) ds_S(w)`, xi between w and w+. So
+`r = (1 - p) g`. The notation is that of `checks.two_temperature`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def update(
     soft: ArrayLike,
     sign: float = -1.0,
 ) -> Sides:
-    """`v+ = v - eta (g - r)` for one score; `sign` is that of r."""
+    """`v+ = v - eta (g - r)` for one score; `sign` is the sign of r."""
     factor, error = update_factor(gradient, scores, rate, hard, soft)
     moved = rate * jnp.asarray(gradient)
     position = jnp.multiply(hard, scores)
@@ -68,7 +68,7 @@ def mean_value(
 def mean_value_up_to_the_value(
     gradient: ArrayLike, scores: ArrayLike, rate: ArrayLike, hard: ArrayLike, soft: ArrayLike
 ) -> Sides:
-    """As `mean_value`, xi between w and `w - eta g B_S(w)`: the value for the slope ([D] 8, 23)."""
+    """`mean_value` with xi between w and `w - eta g B_S(w)`: the value for the slope ([D] 8, 23)."""
     moved = rate * jnp.asarray(gradient)
     mean = mean_slope(scores, moved * slope(scores, soft), hard)
     end = scores - moved * jax.nn.sigmoid(jnp.multiply(soft, scores))
@@ -78,7 +78,7 @@ def mean_value_up_to_the_value(
 def mean_value_without_the_rate(
     gradient: ArrayLike, scores: ArrayLike, rate: ArrayLike, hard: ArrayLike, soft: ArrayLike
 ) -> Sides:
-    """As `mean_value`, xi between w and `w - g ds_S(w)`: without the rate ([D] 30)."""
+    """`mean_value` with xi between w and `w - g ds_S(w)`: without the learning rate ([D] 30)."""
     step = jnp.asarray(gradient) * slope(scores, soft)
     return _is_a_slope_between(mean_slope(scores, rate * step, hard), scores, scores - step, hard)
 

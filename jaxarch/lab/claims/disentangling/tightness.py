@@ -1,4 +1,4 @@
-r"""How close the relaxed problem is to the binary one ([D] eq. (3), section 4; [A] eq. (6), section 2.2).
+r"""The gap between the relaxed and the binary problem ([D] eq. (3), section 4; [A] eq. (6), section 2.2).
 
 inf_w F(sigma_M(w)) = min over [0, 1]^d of F <= min over {0, 1}^d of F,        for every M
 
@@ -27,7 +27,7 @@ CORNERS = np.asarray(list(itertools.product((0.0, 1.0), repeat=CONNECTIONS)))
 def every_sharpness_has_the_same_masks(
     scores: Array, sharpness: Array, other: Array, scaled: bool = True
 ) -> Sides:
-    """`sigma_M(w) = sigma_M'(M w/M')`: what one sharpness reaches, every other does."""
+    """`sigma_M(w) = sigma_M'(M w/M')`: all sharpnesses reach the same masks."""
     elsewhere = sharpness / other * scores if scaled else scores
     apart = jnp.abs(jax.nn.sigmoid(sharpness * scores) - jax.nn.sigmoid(other * elsewhere))
     return Sides(apart, EPS * (8 + jnp.abs(sharpness * scores)))
@@ -39,7 +39,7 @@ def concave_entry_by_entry(
     """`min over {0, 1}^d of F <= F(sigma_M(w))`, F affine in each entry less `curvatures v^2`."""
 
     def loss(v: Array) -> Array:
-        # A coefficient for each set of entries, times their product.
+        # Each set of entries has a coefficient, which multiplies their product.
         products = jnp.prod(jnp.where(CORNERS > 0, v[None], 1), axis=1)
         return coefficients @ products - sign * (curvatures @ v**2)
 
@@ -95,7 +95,7 @@ def relaxation_is_within(center: float, sharpness: float, error: float) -> Sides
 
 
 def read_off_is_locally_optimal(sharpness: float, together: float) -> Sides:
-    """No flip of an entry of `u = 1[w > 0]` lowers F, w where `F(sigma_M(w))` is least, F convex:
+    """No flip of an entry of `u = 1[w > 0]` lowers a convex F, w the minimizer of `F(sigma_M(w))`.
 
     `F(v) = (v_1 - 3/5)^2 + together (v_1 + v_2 - 6/5)^2`, least at (3/5, 3/5).
     """

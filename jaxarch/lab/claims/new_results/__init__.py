@@ -1,4 +1,4 @@
-"""Theorems of this library's own, with proofs in docs/theory.md, and what remains of refuted ones."""
+"""Theorems of this library, with proofs in docs/theory.md, and the valid parts of refuted ones."""
 
 from jaxarch.lab.claims.new_results import (
     clipped_descent,

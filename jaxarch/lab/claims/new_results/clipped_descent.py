@@ -1,4 +1,4 @@
-r"""How nearly stationary the step comes on a smooth loss if scores are clipped (docs/theory.md).
+r"""A bound on the duality gap of the step on a smooth loss if scores are clipped (docs/theory.md).
 
     min_t gap(v_t) <= Q/2 + (1 - 2 eps) omega sqrt(d L Q/(2 omega - 1)) + eps G_1
 
@@ -27,7 +27,7 @@ STEPS = 12
 
 
 class _Step(NamedTuple):
-    """The gap before a step, `sum_i |g_i|`, by how much F falls, and what rounding makes of that."""
+    """The gap before a step, `sum_i |g_i|`, the fall of F, and the rounding error of the fall."""
 
     gap: Array
     total: Array
@@ -51,9 +51,9 @@ def clipped_descent(
     resting: float = 1.0,
     bent: float = 1.0,
 ) -> Sides:
-    """The least gap of T steps from `start` times b, with `F(v_1) - F(v_{T+1})` for `F(v_1) - inf F`.
+    """The least gap in T steps from `H w = start b`, with `F(v_1) - F(v_{T+1})` in place of `F(v_1) - inf F`.
 
-    `drop`, `moving` and `resting` are factors of the bound's three terms, `bent` is one of rho in omega.
+    `drop`, `moving` and `resting` are factors of the bound's three terms, `bent` is a factor of rho in omega.
     """
     soft, eps = ratio * hard, jax.nn.sigmoid(-position)
     x = start * position
@@ -63,12 +63,12 @@ def clipped_descent(
     def step(w: Array, _: None) -> tuple[Array, _Step]:
         v = jax.nn.sigmoid(hard * w)
         g = smooth.gradient(v)
-        # To the vertex that -g points to: 1 - v would be rounded.
+        # The distance to the vertex that -g points to, as a sigmoid: 1 - v would lose digits near v = 1.
         gap = jnp.sum(jnp.abs(g) * jax.nn.sigmoid(jnp.sign(g) * hard * w))
         after = clip_scores(w - rate * g * slope(w, soft), eps, hard)
         factor = mean_slope(w, w - after, hard)
         change, size = smooth.change(v, -factor * (w - after))
-        # The move itself is as far off as the scores and their limit are.
+        # The move has the rounding errors of the scores and of their limit.
         sizes = 1 / hard + jnp.abs(w) + jnp.abs(after)
         lost = jnp.sum((jnp.abs(g) + smooth.smoothness) * factor * sizes)
         return after, _Step(gap, jnp.sum(jnp.abs(g)), -change, EPS * (64 + 16 * position) * (size + lost))
@@ -101,9 +101,10 @@ def a_step_from_the_wrong_corner(
     drop: float = 1.0,
     moving: float = 1.0,
 ) -> Sides:
-    """The same for T = 1, `F = |v - u|^2/2`, u below the corner `v_1 = 1 - eps` by `slope_there`.
+    """`clipped_descent` for T = 1, `F = |v - u|^2/2`, u below the corner `v_1 = 1 - eps` by `slope_there`.
 
-    It is sharp for small slopes as b grows, and for large ones, which clip the step at the other corner.
+    The bound is sharp for small slopes as b grows, and for large slopes, which clip the step at the other
+    corner.
     """
     one, every = jnp.ones(()), jnp.ones(DIMENSION)
     return clipped_descent(
@@ -125,9 +126,9 @@ def a_step_from_the_wrong_corner(
 def the_prescribed_clip_is_the_best(
     position: Array, ratio: Array, steps: Array, largest_sum: Array, share: float = 1.0
 ) -> Sides:
-    """The bound at `mirror.prescribed_clip` is at most that at any other b; `share` is a factor of eps.
+    """The bound at `mirror.prescribed_clip` is at most the bound at any other b; `share` is a factor of eps.
 
-    L, F(v_1) - inf F and d are 1, which only scale `largest_sum` and `steps`.
+    L, F(v_1) - inf F and d are 1, since they only scale `largest_sum` and `steps`.
     """
     hard, one = jnp.ones(()), jnp.ones(())
     rate = mirror.largest_descent_rate(hard, ratio * hard, smoothness=one)

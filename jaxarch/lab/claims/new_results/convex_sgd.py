@@ -1,4 +1,4 @@
-r"""Projected SGD on convex losses: what remains of [A] theorem 2.1.
+r"""Projected SGD on convex losses: the valid part of [A] theorem 2.1.
 
     v <- P(v - alpha_t (g - r)),        alpha_t = c/sqrt t
 
@@ -34,7 +34,7 @@ from jaxarch.lab.claims.checks.sums import COUNTS, first_terms
 def bound_of_the_gap(
     c: ArrayLike, bound: ArrayLike, steps: Array, dimension: ArrayLike, factor: ArrayLike = 1.0
 ) -> Array:
-    """`(d/(2c) + c G^2 (1 + C) (1 - 1/(2 sqrt T)))/sqrt T`; `factor` is `1 + C`."""
+    """Compute `(d/(2c) + c G^2 (1 + C) (1 - 1/(2 sqrt T)))/sqrt T`; `factor` is `1 + C`."""
     noise = jnp.multiply(c, jnp.square(bound)) * factor
     return (jnp.divide(dimension, c) / 2 + noise * (1 - 1 / (2 * jnp.sqrt(steps)))) / jnp.sqrt(steps)
 
@@ -47,7 +47,7 @@ def one_step(rate: Array, error: Array, spread: float = 1.0, **step: Any) -> Sid
 
 
 def sum_of_the_steps(c: Array, steps: Array, growth: float = 0.5) -> Sides:
-    """`1/T (sqrt T d/(2c) + sum_t c G^2/(2 sqrt t))`, their sum, is at most the bound; d = G = 1."""
+    """The steps' sum, `1/T (sqrt T d/(2c) + sum_t c G^2/(2 sqrt t))`, is at most the bound; d = G = 1."""
     total = steps**growth / (2 * c) + c * first_terms(steps, 0.5) / 2
     right = bound_of_the_gap(c, 1.0, steps, 1.0)
     return Sides(total / steps, right, 100 * EPS * right)

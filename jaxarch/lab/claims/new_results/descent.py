@@ -1,4 +1,4 @@
-r"""How the two-temperature step lowers a smooth loss, convex or not (docs/theory.md).
+r"""Descent of the two-temperature step on a smooth loss, convex or not (docs/theory.md).
 
     F(v+) <= F(v) - (eta/2) sum_i p_i g_i^2,        p = ds_H(xi) ds_S(w),  eta <= 16/(L H S)
 
@@ -38,7 +38,7 @@ class Smooth(NamedTuple):
 
     @property
     def smoothness(self) -> Array:
-        """L."""
+        """L, a bound on the Lipschitz constant of the gradient."""
         return jnp.max(jnp.abs(self.curvatures)) + jnp.abs(self.amplitude) * jnp.sum(self.direction**2)
 
     @property
@@ -48,12 +48,12 @@ class Smooth(NamedTuple):
         return jnp.max(jnp.abs(self.curvatures) * farthest + jnp.abs(self.amplitude * self.direction))
 
     def gradient(self, v: Array) -> Array:
-        """Of shape (d,)."""
+        """Compute the gradient, of shape (d,)."""
         away = v - self.center
         return self.curvatures * away + self.amplitude * jnp.sin(self.direction @ away) * self.direction
 
     def change(self, v: Array, step: Array) -> tuple[Array, Array]:
-        """`F(v + step) - F(v)` without cancellation, and the size of its terms."""
+        """Compute `F(v + step) - F(v)` without cancellation, and the size of its terms."""
         away, angle = v - self.center + step / 2, self.direction @ step
         quadratic = self.curvatures * away * step
         wave = 2 * self.amplitude * jnp.sin(self.direction @ away) * jnp.sin(angle / 2)
@@ -67,12 +67,12 @@ DESCENT_STEPS = 6
 
 
 def _smooth(curvatures: Array, offset: Array, amplitude: Array, direction: Array, positions: Array) -> Smooth:
-    """A loss whose center is at an offset from the first mask."""
+    """Return a loss whose center is at an offset from the first mask."""
     return Smooth(curvatures, jax.nn.sigmoid(positions) + offset, amplitude, direction)
 
 
 class _Move(NamedTuple):
-    """What one step does: `F(v+) - F(v)`, `sum_i p_i g_i^2`, and what rounding makes of the former."""
+    """The effect of one step: `F(v+) - F(v)`, `sum_i p_i g_i^2`, and the rounding error of the former."""
 
     change: Array
     square: Array
@@ -82,7 +82,7 @@ class _Move(NamedTuple):
 def _move(
     loss: Smooth, gradient: Array, w: Array, rate: Array, hard: Array, soft: Array
 ) -> tuple[Array, _Move]:
-    """w+ and what the step with this gradient does; `p = ds_H(xi) ds_S(w)`."""
+    """Return w+ and the effect of the step with this gradient; `p = ds_H(xi) ds_S(w)`."""
     step = rate * gradient * slope(w, soft)
     p = mean_slope(w, step, hard) * slope(w, soft)
     change, size = loss.change(jax.nn.sigmoid(hard * w), -rate * p * gradient)
@@ -102,7 +102,7 @@ def descent(
 ) -> Sides:
     """`min_{t <= T} sum_i p_i g_i^2 <= 2 (F(v_1) - F(v_{T+1}))/(eta T)` at `eta <= 16/(L H S)`.
 
-    The right side is that of `mirror.descent_bound`, `constant` a factor of it. With T = 1 it is
+    The right side is `mirror.descent_bound`, and `constant` is a factor of it. With T = 1 the statement is
     `F(v+) <= F(v) - (eta/2) sum_i p_i g_i^2`.
     """
     soft, smooth = ratio * hard, _smooth(positions=positions, **loss)
@@ -115,7 +115,7 @@ def descent(
     run = jnp.arange(DESCENT_STEPS) < steps
 
     def bound(drop: ArrayLike) -> Array:
-        # At a rate beyond the largest one there is no bound: that is what `largest` has to show.
+        # Beyond the largest rate there is no bound. Mutations of `largest` need one, to show that it fails.
         allowed = jnp.minimum(rate, mirror.largest_descent_rate(hard, soft, smoothness=smooth.smoothness))
         given = {"smoothness": smooth.smoothness, "steps": steps}
         return mirror.descent_bound(drop, allowed, hard, soft, **given) * allowed / rate
@@ -126,7 +126,7 @@ def descent(
 
 
 def descent_from_the_middle(offset: Array, hard: Array, ratio: Array, constant: float = 1.0) -> Sides:
-    """The same for T = 1 and `F = |v - u|^2/2`, u near `v_1 = 1/2`: sharp as it comes nearer."""
+    """`descent` for T = 1 and `F = |v - u|^2/2`, u near `v_1 = 1/2`: sharp as u comes nearer."""
     one, every = jnp.ones(()), jnp.ones(DIMENSION)
     return descent(
         0 * every,
@@ -153,12 +153,12 @@ def stochastic_descent(
     second: float = 1.0,
     **loss: Array,
 ) -> Sides:
-    """`min_t E sum_i p_i (dF/dv_i)^2`, `p = ds_H(w) ds_S(w)`, is at most
+    """A bound on `min_t E sum_i p_i (dF/dv_i)^2`, `p = ds_H(w) ds_S(w)`, with random gradients.
 
         (F(v_1) - E F(v_{T+1}))/(eta T) + eta ((H S)^2/32) (L/16 + G_inf/(6 sqrt 3)) V
 
-    The gradients are `grad F + n` and `grad F - n` with equal chance, n `noise` times a direction that is
-    `spread` off that of the wave in F; expectations are over all sequences.
+    The gradients are `grad F + n` and `grad F - n` with equal chance. n is `noise` times a direction that is
+    `spread` off the direction of the wave in F. Expectations are over all sequences.
     """
     soft, smooth = ratio * hard, _smooth(positions=positions, **loss)
     noises = noise * (smooth.direction + spread)
@@ -199,9 +199,9 @@ def stochastic_descent(
 def stochastic_descent_of_a_linear_loss(
     position: Array, hard: Array, ratio: Array, reach: Array, curving: float = 1.0
 ) -> Sides:
-    """The same for one step on `F(v) = v` in one coordinate, where L = 0 and only the term of G_inf is left.
+    """`stochastic_descent` for one step on `F(v) = v` in one coordinate: L = 0 leaves only the term of G_inf.
 
-    `curving` is a factor of it. It is sharp at the inflection of sigma_H below 0, for rho -> 0.
+    `curving` is a factor of that term. The bound is sharp at the inflection of sigma_H below 0, for rho -> 0.
     """
     soft, w = ratio * hard, position / hard
     rate = 16 * reach / (hard * soft)

@@ -1,4 +1,4 @@
-r"""How far a mask is from the best on losses convex in it, and what a flip does (docs/theory.md).
+r"""Duality gap of a mask on losses convex in it, and the effect of a flip (docs/theory.md).
 
 F(v) - F(u) <= sum_i max(g_i v_i, -g_i (1 - v_i)),        g = grad F(v)
 """
@@ -24,14 +24,14 @@ def _convex(v: Array, slopes: Array, directions: Array, tilt: Array) -> Array:
 
 
 def _size(slopes: Array, directions: Array, tilt: Array) -> Array:
-    """Of all terms of the loss, on the cube."""
+    """Bound the size of all terms of the loss on the cube."""
     return 1 + jnp.abs(slopes).sum() + jnp.abs(directions).sum() ** 2 + jnp.abs(tilt).sum()
 
 
 def distance_to_the_best(
     point: Array, other: Array, constant: float = 1.0, far: float = 1.0, **loss: Array
 ) -> Sides:
-    """For a convex F, `F(v) - F(u) <= gap(v)`, also where the tangent plane is lowest."""
+    """For a convex F, `F(v) - F(u) <= gap(v)`, also for the u where the tangent plane is lowest."""
     gradient = jax.grad(_convex)(point, **loss)
     right = duality_gap(point, jnp.where(gradient < 0, far, 1.0) * gradient)
     lowest = jnp.where(gradient > 0, 0.0, 1.0)
@@ -40,7 +40,7 @@ def distance_to_the_best(
 
 
 def unique_minimiser(mask: Array, other: Array, sign: float = 1.0, **loss: Array) -> Sides:
-    """`sum_i s_i g_i |v_i - u_i| <= F(v) - F(u)` for a convex F and a mask u: all positive, u is best."""
+    """`sum_i s_i g_i |v_i - u_i| <= F(v) - F(u)` for a convex F and a mask u: if all s g > 0, u is best."""
     slopes = flip_slopes(mask > 0, jax.grad(_convex)(mask, **loss))
     left = sign * slopes @ jnp.abs(other - mask)
     return Sides(left, _convex(other, **loss) - _convex(mask, **loss), 64 * EPS * _size(**loss))

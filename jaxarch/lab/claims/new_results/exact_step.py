@@ -2,7 +2,7 @@ r"""The regret of the exact mirror step, on any vectors g_t and at any rate (doc
 
     sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2,        K = H S/32
 
-The step is `theta(w+) = theta(w) - eta g`, K that of `mirror.regret_constant` for it.
+The step is `theta(w+) = theta(w) - eta g`, and K is `mirror.regret_constant` for this step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxarch.lab.claims.new_results.vertex_distance import scaled_distance
 from jaxarch.theory import mirror
 
 LONGEST = 64
-"""Steps at the prescribed rate, at most."""
+"""Largest number of steps at the prescribed rate."""
 
 
 def exact_step(
@@ -38,7 +38,7 @@ def exact_step(
 ) -> Sides:
     """`sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2`, `K = H S/32`.
 
-    For `theta(w+) = theta(w) - eta g`; `reach` is in units of the largest entry, as for the step of [D].
+    The step is `theta(w+) = theta(w) - eta g`; `reach` is in units of the largest entry, as for [D]'s step.
     """
     gradients = some_steps(steps, gradients)
     largest, soft = jnp.max(jnp.abs(gradients)), ratio * hard
@@ -46,7 +46,8 @@ def exact_step(
 
     def step(w: Array, g: Array) -> tuple[Array, tuple[Array, Array]]:
         after = w + mirror.mirror_update(w, g * slope(w, soft), soft, rate)
-        # What is wrong in eta g is wrong in theta, whose pull is v - u; what is wrong in w+ has that of D.
+        # An error of eta g is an error of theta, in which D has the derivative v - u. An error of w+ has
+        # the derivative of D in w.
         apart = jnp.abs(jax.nn.sigmoid(hard * after) - u)
         in_theta = rate * jnp.abs(g) * (1 + soft * jnp.abs(w))
         in_scores = (jnp.abs(w) + jnp.abs(after - w)) / slope(after, soft)
@@ -80,7 +81,7 @@ def at_the_prescribed_rate(
 def bound_at_the_prescribed_rate(
     connections: Array, hard: Array, ratio: Array, steps: Array, constant: float = 1.0, power: float = 0.5
 ) -> Sides:
-    """`D/(eta T) + eta K G^2 = (G/2) sqrt(d A/T)`, what the first bounds the gap by at that rate; G = 1."""
+    """`D/(eta T) + eta K G^2 = (G/2) sqrt(d A/T)`, the bound on the gap at the prescribed rate; G = 1."""
     soft = ratio * hard
     distance = connections * mirror.vertex_distance(jnp.zeros_like(hard), hard, soft)
     rate = mirror.prescribed_rate(distance, hard, soft, gradient_bound=1.0, steps=steps)
@@ -88,7 +89,7 @@ def bound_at_the_prescribed_rate(
         distance, rate, hard, soft, gradient_bound=1.0, steps=steps, exact=True
     )
     written = constant * jnp.sqrt(connections * scaled_distance(ratio)) / 2 / steps**power
-    # What rounding of rho makes of 1 - rho.
+    # Rounding of rho changes 1 - rho by a relative error that grows as rho approaches 1.
     return Sides(jnp.abs(found - written), EPS * (256 + 16 / (1 - ratio)) * found)
 
 

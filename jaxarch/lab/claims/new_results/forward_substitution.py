@@ -72,7 +72,7 @@ def symbolic_widths() -> Iterator[dict[str, Any]]:
 
 
 def multiply_adds(jaxpr: Jaxpr) -> Any:
-    """In all matrix products of a program, as a number or a polynomial in its sizes."""
+    """Count the multiply-adds in all matrix products of a program, a number or a polynomial in its sizes."""
     total: Any = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
@@ -86,7 +86,7 @@ def multiply_adds(jaxpr: Jaxpr) -> Any:
 
 
 def operations(examples: Any, widths: tuple[Any, ...], products: int = 2) -> bool:
-    """Multiply-adds of both forward passes; `products` is how many a hidden layer takes by substitution."""
+    """Multiply-adds of both forward passes; `products` is the number per hidden layer by substitution."""
     pairs = list(itertools.pairwise(widths))
     phi = [jax.ShapeDtypeStruct((n, m), jnp.float32) for m, n in pairs]
     values = [jax.ShapeDtypeStruct((n,), jnp.float32) for n in widths]
@@ -101,7 +101,7 @@ def operations(examples: Any, widths: tuple[Any, ...], products: int = 2) -> boo
     *hidden, last = (n * m for m, n in pairs)
     substitution = examples * (products * sum(hidden) + last)
     bundles = sum(n * m for m, n in itertools.combinations(widths, 2))
-    # W_ij = -W_{i,j+1} phi_j for j <= i - 2.
+    # A bundle with j <= i - 2 costs one product, since W_ij = -W_{i,j+1} phi_j.
     building = sum(widths[i] * widths[j + 1] * widths[j] for i in range(2, len(widths)) for j in range(i - 1))
     return bool(
         count("substitution", values) == substitution

@@ -1,4 +1,4 @@
-r"""The gated form of spectral networks: its bundles, its spectrum, and what it costs (docs/theory.md).
+r"""The gated form of spectral networks: its bundles, its spectrum, and its cost (docs/theory.md).
 
 A'_B = Lambda_B Phi_B^-1
 """
@@ -36,11 +36,11 @@ from jaxarch.spectral import Method, algebra, feedforward, parameter_counts
 from jaxarch.spectral.algebra import Blocks
 
 CHARACTERISTIC_UP_TO = 12
-"""Neurons of the networks whose characteristic polynomials are computed."""
+"""Largest number of neurons of networks whose characteristic polynomials are computed."""
 
 
 def gated_bundles(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> Blocks:
-    """`W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`, word by word; `sign` is in place of -1."""
+    """Compute `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j` literally; `sign` takes the place of -1."""
     blocks = {}
     for i, own in enumerate(eigenvalues[1:], 2):
         block = own[:, None] * eigenvectors[i - 2]
@@ -52,19 +52,19 @@ def gated_bundles(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign:
 
 
 def gated_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> Any:
-    """A'_B by its bundles, with the eigenvalues on its diagonal."""
+    """Compute A'_B from its bundles, with the eigenvalues on its diagonal."""
     bundles = gated_bundles(eigenvectors, eigenvalues, sign)
     return algebra.dense({**algebra.eigenvalue_blocks(eigenvalues), **bundles})
 
 
 def gated_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
-    """They are the blocks of the matrix A' for which `A' Phi = Lambda`."""
+    """The bundles are the blocks of the matrix A' for which `A' Phi = Lambda`."""
     spectrum = algebra.dense(algebra.eigenvalue_blocks(eigenvalues))
     return same(gated_adjacency(eigenvectors, eigenvalues, sign) @ matrix(eigenvectors), spectrum)
 
 
 def computed_gated_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
-    """`algebra.adjacency` and `algebra.apply_adjacency` have them."""
+    """`algebra.adjacency` and `algebra.apply_adjacency` have these blocks."""
     printed = gated_adjacency(eigenvectors, eigenvalues)
     columns = np.split(eye(printed), np.cumsum([len(values) for values in eigenvalues])[:-1])
     applied = np.concatenate(algebra.apply_adjacency(eigenvectors, eigenvalues, columns, "gated"))
@@ -73,7 +73,7 @@ def computed_gated_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any
 
 
 def characteristic_polynomial(square: Any) -> list[int]:
-    """The coefficients of `det(t I - X)`, that of t^n first, of integers (Faddeev and LeVerrier)."""
+    """Compute the coefficients of `det(t I - X)` for integers, t^n first (Faddeev and LeVerrier)."""
     coefficients, term = [1], eye(square)
     for k in range(1, len(square) + 1):
         product = square @ term
@@ -99,7 +99,7 @@ def small_networks() -> Iterator[dict[str, Any]]:
 
 
 def equal_eigenvalues_are_defective(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
-    """At Lambda = I, `A' - I` is nilpotent, and so A' is diagonalisable only if that is 0: if all phi are."""
+    """At Lambda = I, `A' - I` is nilpotent, so A' is diagonalizable only if `A' - I` is 0: if all phi are."""
     ones = [0 * values + 1 for values in eigenvalues]
     nilpotent = gated_adjacency(eigenvectors, ones) - eye(matrix(eigenvectors))
     vanishes = same(nilpotent, 0)
@@ -147,7 +147,7 @@ GATED_SPECTRUM = Claim(
 def gated_substitution_is_the_rule(
     eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1
 ) -> bool:
-    """`sum_{k<i} W_ik a_k = -L_i (phi_{i-1} s_{i-1})`, `s = Phi^-1 a`; `sign` is that of the right side."""
+    """`sum_{k<i} W_ik a_k = -L_i (phi_{i-1} s_{i-1})`, `s = Phi^-1 a`; `sign` is the right side's sign."""
     a = [symbol(f"a{i}", 1, 1) for i in range(1, len(eigenvalues) + 1)]
     s, bundles = algebra.substitute(eigenvectors, a), gated_bundles(eigenvectors, eigenvalues)
     return all(
@@ -160,8 +160,10 @@ def gated_substitution_is_the_rule(
 
 
 def gated_passes_agree(c: Array, d: Array, inner: float = 0.0, **case: Array) -> Sides:
-    """The library's passes compute it, on integers and with ReLUs of two slopes, as does one with neurons'
-    own activations; `inner` is the share of L_{i-1} that a bundle has, 1 in [S].
+    """The library's passes compute the gated form, on integers and with ReLUs of two slopes.
+
+    An ordinary network whose neurons have their own activations has the same output. `inner` is the share of
+    L_{i-1} in a bundle, which is 1 in [S].
     """
     phi, values, x = parts(case)
     f = kinked(c, d)
@@ -183,12 +185,12 @@ def gated_passes_agree(c: Array, d: Array, inner: float = 0.0, **case: Array) ->
 
 
 def _neuron(f: Any, own: Array, u: Array) -> Array:
-    """The activation that a gated network's neurons have as an ordinary network's."""
+    """Compute the activation of a gated network's neurons, seen as neurons of an ordinary network."""
     return jnp.asarray(f(-own * u) - u)
 
 
 def gated_operations(examples: Any, widths: tuple[Any, ...], products: int = 1) -> bool:
-    """Multiply-adds of a gated pass are an ordinary network's; `products` is how many a layer takes."""
+    """A gated pass has an ordinary network's multiply-adds; `products` is the number per layer."""
     pairs = list(itertools.pairwise(widths))
     phi = [jax.ShapeDtypeStruct((n, m), jnp.float32) for m, n in pairs]
     values = [jax.ShapeDtypeStruct((n,), jnp.float32) for n in widths]

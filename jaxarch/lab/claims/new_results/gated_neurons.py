@@ -1,4 +1,4 @@
-r"""What an eigenvalue of 0 does in a gated network, and what can be recruited from there (docs/theory.md).
+r"""Eigenvalues of 0 in a gated network, and the layers recruited from there (docs/theory.md).
 
 At L_2 = ... = L_B = 0 the derivative of the output as L_k moves by q is, for every 2 <= k <= B,
 
@@ -102,7 +102,7 @@ GATED_SILENCE = Claim(
 def gated_start_derivative(
     phi: Sequence[Any], last: Any, x: Any, slope: Any, layer: int, direction: Any
 ) -> Any:
-    """The claimed derivative of the output, at the perceptron start, as L_layer moves, 2 <= layer <= B."""
+    """Compute the claimed derivative of the output at the perceptron start in L_layer, 2 <= layer <= B."""
     depth = len(phi)
     moved = direction * chain(phi, x, 1, layer - 1)
     return (-1) ** depth * slope * (last * chain(phi, moved, layer, depth))
@@ -111,7 +111,7 @@ def gated_start_derivative(
 def gated_preactivations(
     phi: Sequence[Any], values: Sequence[Any], x: Any, activation: Any
 ) -> tuple[list[Any], list[Any]]:
-    """`z_2, ..., z_{B+1}` and `s_1, ..., s_B` of an input of one column, in the gated form."""
+    """Compute `z_2, ..., z_{B+1}` and `s_1, ..., s_B` of a one-column input, in the gated form."""
     z, s = [], [x]
     for block, own in zip(phi, values[1:], strict=True):
         z.append(-own[:, None] * (block @ s[-1]))
@@ -120,7 +120,7 @@ def gated_preactivations(
 
 
 def gated_perceptron_of_symbols(depth: int, zero: int = 0) -> bool:
-    """Nothing is known of f but f(0) = 0, nor of anything else; `zero` layers are not at their start."""
+    """The perceptron in symbols, for any f with f(0) = 0; `zero` layers are not at their start."""
     network = symbols(depth)
     phi, values, x = network["eigenvectors"], network["eigenvalues"], symbol("x", 1, 1)
     start = [0 * layer for layer in values[: depth - zero]] + values[depth - zero :]
@@ -129,7 +129,7 @@ def gated_perceptron_of_symbols(depth: int, zero: int = 0) -> bool:
 
 
 def gated_recruitment_of_symbols(depth: int, layer: int, slope: int, sign: int = 1) -> bool:
-    """In symbols, with `f(z) = slope z`: what f does beyond is of second order at z = 0."""
+    """The derivative in symbols, with `f(z) = slope z`: the rest of f is of second order at z = 0."""
     network = symbols(depth)
     phi, last, x = network["eigenvectors"], network["eigenvalues"][-1], symbol("x", 1, 1)
     direction = symbol("q", 1)
@@ -147,7 +147,7 @@ def hidden_layers() -> Iterator[dict[str, int]]:
 
 
 def gated_recruitment(c: Array, d: Array, direction: Array, rule: Any = gated, **case: Array) -> Sides:
-    """The same as automatic differentiation finds it in the library's network, all widths being equal."""
+    """The derivative by automatic differentiation in the library's network, all widths being equal."""
     phi, values, x = parts(case)
     start = at_the_start(phi, values[-1])
     return all_of(
@@ -164,9 +164,10 @@ def gated_recruitment(c: Array, d: Array, direction: Array, rule: Any = gated, *
 def zero_eigenvalues(
     c: Array, d: Array, kept: Array, direction: Array, share: float = 0.5, **case: Array
 ) -> Sides:
-    """`dy/dL_k` along what is 0 of L_k is `f'(0)` times that of adding `-q u_k` to a_k, elsewhere anything.
+    """`dy/dL_k` along zeros of L_k is `f'(0)` times the derivative of y as `-q u_k` is added to a_k.
 
-    Automatic differentiation takes the mean of two slopes, `f'(0) = share (c + d)`.
+    The other eigenvalues are anything. Automatic differentiation takes the mean of two slopes,
+    `f'(0) = share (c + d)`.
     """
     phi, values, x = parts(case)
     f = kinked(c, d)
@@ -186,7 +187,7 @@ def zero_eigenvalues(
 def _with_activity(
     phi: Sequence[Array], values: Sequence[Array], x: Array, f: Activation, layer: int, added: Any
 ) -> Array:
-    """The output where the activity of a layer has something added, a function of u in that layer."""
+    """Compute the output with `added`, a function of u in a layer, added to the layer's activity."""
     s = x
     for k, (block, own) in enumerate(zip(phi, values[1:], strict=True), 2):
         u = block @ s
@@ -275,7 +276,7 @@ def gated_one_sided(
 
 
 def half_slope_is_the_mean(direction: Array, f: Activation = half_slope_relu, **case: Array) -> Sides:
-    """What automatic differentiation finds with the slope 1/2 is the mean of both one-sided derivatives."""
+    """Automatic differentiation with the slope 1/2 finds the mean of both one-sided derivatives."""
     phi, values, x = parts(case)
     start = at_the_start(phi, values[-1])
     found = []

@@ -1,6 +1,6 @@
 r"""The regret of the two-temperature step with momentum, on any vectors g_t (docs/theory.md).
 
-The step is `m <- mu m + g ds_S(w)`, `w <- w - eta m`; the bound is that of `mirror.heavy_ball_bound`.
+The step is `m <- mu m + g ds_S(w)`, `w <- w - eta m`; the bound is `mirror.heavy_ball_bound`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from jaxarch.lab.claims.new_results.regret import STEPS, some_steps
 from jaxarch.theory import mirror
 
 LONGEST = 200
-"""Steps of the runs on a linear loss, at most."""
+"""Largest number of steps of the runs on a linear loss."""
 
 SUMMED = 1000
-"""Terms of a series of ratio at most .95."""
+"""Number of terms summed of a series whose ratio is at most 0.95."""
 
 
 def heavy_ball(
@@ -50,9 +50,9 @@ def heavy_ball(
 ) -> Sides:
     """`sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v'))/eta' + eta' K' sum_t norm(g_t)^2`, for any vectors.
 
-    v' is where the run, momentum included, is heading when it ends, and u where `at_end`; K' is that of
-    `mirror.heavy_ball_bound`. `reach` is that of eta' = eta/(1 - mu), `momentum` is mu in units of the
-    largest one for which there is a bound, `e^-delta'`, or of .99.
+    v' is the mask that the run, momentum included, is heading for at its end; with `at_end`, u is v'. K' is
+    the constant of `mirror.heavy_ball_bound`. `reach` belongs to eta' = eta/(1 - mu). `momentum` is mu in
+    units of 0.99, or of `e^-delta'` if that is less: the bound needs a smaller mu.
     """
     gradients = some_steps(steps, gradients)
     largest = jnp.max(jnp.abs(gradients))
@@ -82,7 +82,7 @@ def heavy_ball(
     rounding = jnp.sum(
         divergence_rounding(u, start, near, hard, soft) + divergence_rounding(u, heading, far, hard, soft)
     )
-    # The scores, and where they are heading, to which all errors add up.
+    # The scores and their limit, in which the errors of all steps add up.
     after = jnp.concatenate([scores, w[None], heading[None]])
     last = jnp.sum(jnp.abs(gradients), axis=0, keepdims=True)
     error = step_rounding(after, jnp.concatenate([gradients, last]) / (1 - mu), u, total_rate, hard, soft)
@@ -92,7 +92,7 @@ def heavy_ball(
 
 
 def heavy_ball_on_a_linear_loss(position: Array, two: float = 2.0, **case: Any) -> Sides:
-    """The same for `F(v) = v` in one coordinate and u where the run is heading, where it is sharp."""
+    """`heavy_ball` for `F(v) = v` in one coordinate and the u that the run is heading for: sharp there."""
     case = {**case, "gradients": jnp.ones((LONGEST, 1)), "positions": position[None]}
     return heavy_ball(comparator=jnp.zeros(1), at_end=jnp.ones(()), two=two, **case)
 
@@ -102,7 +102,7 @@ def constant_is_that_of_the_proof(
 ) -> Sides:
     """K' is `(1+rho^2) (H S/32) e^{2 delta'/(1-mu)} (1 + 2 sum_{k>=1} mu^k e^{(k-2) delta'})`.
 
-    `overlap` is 2 in the last exponent, `further` in the one before.
+    `overlap` is the 2 in the last exponent, `further` the 2 in the exponent before.
     """
     soft = ratio * hard
     total_rate = 16 * reach / (hard * soft)

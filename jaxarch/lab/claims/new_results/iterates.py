@@ -30,7 +30,7 @@ KAPPA = 2 * (float(np.e) - 2)
 """`psi(1)`."""
 
 LONGEST = 1000
-"""Steps of the runs on a linear loss, at most."""
+"""Largest number of steps of the runs on a linear loss."""
 
 
 _REACH = log_uniform(1e-3, 10.0)
@@ -56,8 +56,8 @@ def prescribed_rate(
 ) -> Sides:
     """`E F(mean) - F(u) <= (G/2) sqrt(d A/T) (1 + 2 (e - 2) (1 + rho^2))/2` at the prescribed rate.
 
-    From v_1 = 1/2; `share` is that of rho in the largest ratio with `T >= 16 rho^2 d A`, as long as A <= 3/2.
-    Where `at_vertex`, u is the best mask of a linear loss.
+    Runs start at v_1 = 1/2. `share` is rho in units of the largest ratio with `T >= 16 rho^2 d A`, as long as
+    A <= 3/2. With `at_vertex`, u is the best mask of a linear loss.
     """
     steps = case["steps"]
     ratio = share / jnp.sqrt(16 * DIMENSION * 1.5 / steps)
@@ -78,7 +78,7 @@ def bound_at_the_prescribed_rate(
 ) -> Sides:
     """`D/(eta T) + eta K G^2 <= (G/2) sqrt(d A/T) (1 + kappa (1 + rho^2))/2` for `T >= 16 rho^2 d A`, G = 1.
 
-    Equal at the least T, of which `longer` is a multiple.
+    Both sides are equal at the least T; `longer` is T over the least T.
     """
     soft, room = ratio * hard, connections * scaled_distance(ratio)
     steps = longer * least * ratio**2 * room
@@ -86,7 +86,7 @@ def bound_at_the_prescribed_rate(
     rate = mirror.prescribed_rate(distance, hard, soft, gradient_bound=1.0, steps=steps)
     found = mirror.average_iterate_bound(distance, rate, hard, soft, gradient_bound=1.0, steps=steps)
     right = jnp.sqrt(room / steps) / 2 * (1 + kappa * (1 + ratio**2)) / 2
-    # What rounding of rho makes of 1 - rho.
+    # Rounding of rho changes 1 - rho by a relative error that grows as rho approaches 1.
     return Sides(found, right, EPS * (256 + 16 / (1 - ratio)) * right)
 
 
@@ -156,7 +156,7 @@ def last_iterate(first: float = 1.0, two: float = 2.0, **case: Any) -> Sides:
 def sum_of_the_last_iterate(
     steps: Array, share: Array, hard: Array, ratio: Array, reach: Array, first: float = 1.0, two: float = 2.0
 ) -> Sides:
-    """`D/(eta T) + eta K G^2 (1 + sum_(k < T) 1/k)`, what the proof adds up, is at most the bound; G = 1.
+    """`D/(eta T) + eta K G^2 (1 + sum_(k < T) 1/k)`, the sum in the proof, is at most the bound; G = 1.
 
     `share` is `D/(eta T)` over `eta K G^2`.
     """
@@ -225,7 +225,7 @@ def anytime(second: float = 1.0, with_one: bool = True, **case: Any) -> Sides:
 def anytime_on_a_linear_loss(
     position: Array, hard: Array, ratio: Array, reach: Array, steps: Array, constant: float = 1.0
 ) -> Sides:
-    """The same for `F(v) = v` in one coordinate, where it is sharp as T grows; u is where the run ends."""
+    """`anytime` for `F(v) = v` in one coordinate and u the end of the run: sharp as T grows."""
     soft, start = ratio * hard, position[None] / hard
     c = 16 * reach / (hard * soft)
     t = jnp.arange(1.0, LONGEST + 1)
@@ -251,9 +251,9 @@ def sums_of_the_rates(
     first: float = 1.0,
     second: float = 1.0,
 ) -> Sides:
-    """`(D + K G^2 sum_t eta_t^2)/sum_t eta_t`, what the proof has, is at most the bound; G = 1.
+    """`(D + K G^2 sum_t eta_t^2)/sum_t eta_t`, the proof's bound, is at most the theorem's; G = 1.
 
-    `share` is D over `K c^2`.
+    `share` is `D/(K c^2)`.
     """
     soft = ratio * hard
     c = 16 * reach / (hard * soft)

@@ -42,7 +42,7 @@ def mirror_flow(gradient: Array, position: Array, hard: Array, ratio: Array, pow
 
 
 def _potential_slope(position: Array, ratio: Array) -> Array:
-    """`H S h'(v)` at `v = sigma(x)`."""
+    """Compute `H S h'(v)` at `v = sigma(x)`."""
     return ratio * mirror.mirror_map(position, ratio)
 
 
@@ -60,7 +60,7 @@ def entropy_limit(
 ) -> Sides:
     """`|H S h'(v) - 4 logit(v)| <= rho^2 |l|^3 cosh(rho l)/3`: the entropy's slope as rho -> 0.
 
-    Up to `|l| = 10` that slope is differentiated; v is rounded too much beyond.
+    Up to `|l| = 10` the entropy is differentiated to get its slope; beyond, v is rounded too much.
     """
     grown = jnp.cosh(ratio * position)
     right = constant * ratio**2 * jnp.abs(position) ** 3 * jnp.cosh(inner * ratio * position)
@@ -81,7 +81,7 @@ def barrier_at_equal_temperatures(position: Array, hard: Array, entropies: float
 
     v = jax.nn.sigmoid(position)
     left = jnp.abs(hard**2 * mirror.mirror_map(position / hard, hard) - jax.grad(written)(v))
-    # The slope's own derivative in v, of which an error of v is a multiple.
+    # `size` is the derivative of the slope in v, which multiplies a rounding error of v.
     size = 1 / v + 1 / (1 - v)
     return Sides(left, EPS * (32 + 16 * jnp.abs(position)) * size + 4 * EPS * size**2 * v)
 
@@ -91,8 +91,9 @@ def flow_descends(
 ) -> Sides:
     """`F(v(t)) - F(u) <= D(u, v(0))/t` along the flow of a linear F, at H = 1: theta moves by -g t.
 
-    t is `share` times as long as the first entry takes to the middle, or from there a unit of theta. The
-    bound is nearly attained where an entry leaves a wrong corner, shortly before.
+    t is `share` times the time that the first entry takes to the middle, or from the middle for a unit of
+    theta.
+    The bound is nearly attained shortly before an entry leaves a wrong corner.
     """
     u = inside(comparator, ratio)
     away = jnp.abs(mirror.mirror_map(positions[0], ratio))
@@ -169,7 +170,7 @@ def strong_convexity(position: Array, hard: Array, ratio: Array, constant: float
     v = jax.nn.sigmoid(position)
     _, curvature = jax.jvp(potential_slope, (v,), (jnp.ones_like(v),))
     rounding = EPS * (32 + 16 / (v * (1 - v))) * curvature
-    # Errors of v near 1/2 only count in second order, and elsewhere the bound is loose.
+    # Errors of v near 1/2 count in second order only, and elsewhere the bound is loose.
     rounding = jnp.minimum(rounding, 64 * EPS * curvature + 64 * EPS * 16 / (hard * soft))
     return Sides(constant / (hard * soft), curvature, rounding)
 

@@ -1,4 +1,4 @@
-r"""How often a mask that was chosen on some examples errs on others, exactly (docs/theory.md).
+r"""The error rate on new examples of a mask that was chosen on others, exactly (docs/theory.md).
 
 P(some mask errs with a chance above its bound) <= delta
 """
@@ -21,13 +21,13 @@ from jaxarch.lab.claims.checks.exact import Exact
 from jaxarch.theory.generalization import binomial_upper, masked_bound
 
 Leaves = tuple[int, ...]
-"""How many connections each leaf has."""
+"""The number of connections of each leaf."""
 Paid = Literal["both", "sizes", "masks", "nothing"]
-"""What a mask's price is made of."""
+"""The parts of a mask's price."""
 
 
 def prior(leaves: Leaves, mask: Sequence[int], paid: Paid = "both") -> Fraction:
-    """`P(mask) = (P_all + P_leaf)/2`; or with a part of the price alone, or for nothing."""
+    """Return `P(mask) = (P_all + P_leaf)/2`; `paid` may keep one part of the price, or charge nothing."""
     if paid == "nothing":
         return Fraction(1)
 
@@ -42,7 +42,7 @@ def prior(leaves: Leaves, mask: Sequence[int], paid: Paid = "both") -> Fraction:
 
 
 def tail(errors: int, examples: int, chance: Fraction) -> Fraction:
-    """`P(Bin(n, p) <= errors)`."""
+    """Compute `P(Bin(n, p) <= errors)`."""
     return sum(
         (comb(examples, k) * chance**k * (1 - chance) ** (examples - k) for k in range(errors + 1)),
         Fraction(0),
@@ -66,8 +66,9 @@ def bounds_hold(
 ) -> bool:
     """`P(for some mask, P(Bin(n, p) <= errors) < delta P(mask)) <= delta`, p the mask's chance of an error.
 
-    `wrong[mask][input]` says which inputs each mask gets wrong, `chances` how likely each input is; n inputs
-    are drawn independently, in all ways. p above the bound is the same as this tail below `delta P(mask)`.
+    `wrong[mask][input]` tells if the mask gets the input wrong, and `chances` has the probability of each
+    input. n inputs are drawn independently, in all ways. p is above the bound exactly if this tail is below
+    `delta P(mask)`.
     """
     masks = list(itertools.product((0, 1), repeat=sum(leaves)))
     shares = [prior(leaves, mask, paid) for mask in masks]
@@ -122,7 +123,8 @@ def printed_bound_is_the_largest(
 ) -> bool:
     """`binomial_upper` is `sup{p : P(Bin(n, p) <= errors) >= delta e^-length}`, rounded upwards.
 
-    The tail is at most that there, and at least that a millionth below; `factor` is one of delta.
+    The tail is at most `delta e^-length` there, and at least `delta e^-length` a millionth below. `factor` is
+    a factor of delta.
     """
     bound = Fraction(binomial_upper(errors, examples, float(delta), length=length))
     if errors == examples:
@@ -148,9 +150,10 @@ def some_counts() -> Iterator[Mapping[str, Any]]:
 
 
 def _worst(leaves: Leaves, delta: Fraction, paid: Paid, share: Fraction) -> Mapping[str, Any]:
-    """Masks that are each right on one input only, of that share of its price: the bounds nearly add up.
+    """Return masks that are each right on one input only, with chance `share` times delta times the price.
 
-    Below 1 the bounds are nearly all broken that may be, and above none is.
+    Here the chances that bounds are broken nearly add up. For a share just below 1, bounds are broken about
+    as often as they may be, and for a share above 1 none is broken.
     """
     masks = list(itertools.product((0, 1), repeat=sum(leaves)))
     prices = [prior(leaves, mask, paid) for mask in masks]

@@ -1,4 +1,4 @@
-r"""How often a mask that is drawn anew for each example errs on new ones (docs/theory.md).
+r"""The error rate on new examples of a mask that is drawn anew for each of them (docs/theory.md).
 
 P(for some Q, kl(mean error on the examples, mean error) > (KL(Q, P) + log xi(n)/delta)/n) <= delta
 """
@@ -26,19 +26,19 @@ from jaxarch.lab.claims.checks.exact import Exact
 from jaxarch.theory.generalization import binomial_upper, description_length, randomized_bound, relaxed_length
 
 LEAVES = (2, 4)
-"""Connections of each leaf, where the divergence is summed over all masks."""
+"""Number of connections of each leaf in the check that sums the divergence over all masks."""
 MASKS = np.array(list(itertools.product((0, 1), repeat=sum(LEAVES))))
 
 
 def constant(examples: int, ends: bool = True) -> Fraction:
-    """`xi(n) = sum_k C(n, k) (k/n)^k (1 - k/n)^(n - k)`; or without k = 0 and k = n."""
+    """Compute `xi(n) = sum_k C(n, k) (k/n)^k (1 - k/n)^(n - k)`; or without k = 0 and k = n."""
     counts = range(examples + 1) if ends else range(1, examples)
     rates = ((k, Fraction(k, examples)) for k in counts)
     return sum((comb(examples, k) * r**k * (1 - r) ** (examples - k) for k, r in rates), Fraction(0))
 
 
 def exponential(errors: int, examples: int, chance: Fraction) -> Fraction:
-    """`exp(n kl(errors/n, p))`, a fraction."""
+    """Compute `exp(n kl(errors/n, p))`, a fraction."""
     rate = Fraction(errors, examples)
     there = (rate / chance) ** errors if errors else Fraction(1)
     gone = ((1 - rate) / (1 - chance)) ** (examples - errors) if errors < examples else Fraction(1)
@@ -46,7 +46,7 @@ def exponential(errors: int, examples: int, chance: Fraction) -> Fraction:
 
 
 def mean_is_the_constant(examples: int, chance: Fraction, ends: bool = True) -> bool:
-    """`E exp(n kl(k/n, p)) = xi(n)` for k of Bin(n, p), whatever p is."""
+    """`E exp(n kl(k/n, p)) = xi(n)` for k from Bin(n, p), whatever p is."""
     mean = sum(
         comb(examples, k) * chance**k * (1 - chance) ** (examples - k) * exponential(k, examples, chance)
         for k in range(examples + 1)
@@ -62,10 +62,10 @@ def bounds_hold(
     delta: Fraction,
     paid: Fraction | None = Fraction(1),
 ) -> bool:
-    """`P(E_P exp(n kl_m) > xi(n)/delta) <= delta`: that some Q breaks its bound, the largest of all Q.
+    """`P(E_P exp(n kl_m) > xi(n)/delta) <= delta`: the chance that some Q, of all Q, breaks its bound.
 
-    `wrong[mask][input]` says which inputs each mask gets wrong, `chances` how likely each input is; n inputs
-    are drawn independently, in all ways. `paid` is a factor of xi(n); `None` leaves it out.
+    `wrong[mask][input]` tells if the mask gets the input wrong, and `chances` has the probability of each
+    input. n inputs are drawn independently, in all ways. `paid` is a factor of xi(n); `None` leaves it out.
     """
     true = [sum((c for c, w in zip(chances, of, strict=True) if w), Fraction(0)) for of in wrong]
     limit = (Fraction(1) if paid is None else paid * constant(examples)) / delta
@@ -81,7 +81,7 @@ def bounds_hold(
 
 
 def divergence(chances: Array, saved: float = 1.0) -> Sides:
-    """`KL(prod Bern(v_i), P) <= l(v) - sum h(v_i)`, P that of `certificate.generalization`, by all masks."""
+    """`KL(prod Bern(v_i), P) <= l(v) - sum h(v_i)`, P from `certificate.generalization`, over all masks."""
     there = jnp.where(jnp.asarray(MASKS, bool), chances, 1 - chances).prod(axis=-1)
     parts = np.split(MASKS, np.cumsum(LEAVES)[:-1], axis=1)
 
@@ -99,10 +99,10 @@ def divergence(chances: Array, saved: float = 1.0) -> Sides:
 
 
 def printed_length_is_enough(sizes: Sequence[int], chances: Mapping[int, float], saved: float = 1.0) -> bool:
-    """`KL(prod Bern(v_i), P) <= description_length(v)`, by all masks that v may draw, in 40 digits.
+    """`KL(prod Bern(v_i), P) <= description_length(v)`, over all masks that v may draw, in 40 digits.
 
-    v is 1 in every third place, 0 in the others, and as in `chances` where these say so; `saved` is a factor
-    of `sum h(v_i)`.
+    v is 1 in every third place and 0 in the others, except in the places that `chances` sets. `saved` is a
+    factor of `sum h(v_i)`.
     """
     v = np.array([float(i % 3 == 0) for i in range(sum(sizes))])
     v[list(chances)] = list(chances.values())
@@ -148,8 +148,8 @@ def printed_bound_is_the_largest(
 ) -> bool:
     """`randomized_bound` is the p of `n kl(r, p) = KL + log choices + log xi(n)/((1 - share) delta)`.
 
-    In 40 digits, from there to a millionth below; r is `binomial_upper` of the draws. `risk` is a factor of
-    delta, `known` of xi(n).
+    Compared in 40 digits, from p to a millionth below; r is `binomial_upper` of the draws. `risk` is a factor
+    of delta, `known` a factor of xi(n).
     """
     mask = {"w": np.array([0.5, 0.25, 1.0, 0.0])}
     found = randomized_bound(errors, draws, examples, mask, delta, share=share, choices=choices)
@@ -190,7 +190,7 @@ def some_chances() -> Iterator[Mapping[str, Any]]:
 def some_learners() -> Iterator[Mapping[str, Any]]:
     """1 to 4 masks, whose errors and prior are drawn, on 1 to 5 examples; one that errs on half of them."""
     half = Fraction(1, 2)
-    # Where delta is nearly 1, so is the chance that the bound is broken by as much as xi(n) is too small.
+    # For delta near 1, an xi(n) that is only a little too small breaks the bound with a chance near 1.
     for examples, thousandths in ((2, 300), (2, 400), (1, 970), (1, 995), (2, 970), (2, 995)):
         yield {
             "prior": [Fraction(1)],

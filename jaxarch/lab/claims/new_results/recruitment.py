@@ -34,16 +34,16 @@ from jaxarch.lab.claims.checks.free_algebra import linear_in, symbol
 def start_derivative(
     phi: Sequence[Any], last: Any, x: Any, slope: Any, layer: int, direction: Any, sign: int = -1
 ) -> Any:
-    """The claimed derivative of the output, at the perceptron start, as L_layer moves in a direction.
+    """Compute the claimed derivative of the output at the perceptron start as L_layer moves in a direction.
 
     Args:
       phi: the eigenvectors.
       last: L_{B+1}, a column.
       x: the input, a column.
       slope: f'(0).
-      layer: which eigenvalues move, 1, ..., B.
-      direction: their direction, a column.
-      sign: of the second term of the last hidden layer's.
+      layer: the layer whose eigenvalues move, 1, ..., B.
+      direction: the direction of the eigenvalues, a column.
+      sign: the sign of the second term for the last hidden layer.
     """
     depth = len(phi)
     signs = (-1) ** (depth - 1)
@@ -57,7 +57,7 @@ def start_derivative(
 
 
 def recruitment_of_symbols(depth: int, layer: int, slope: int, sign: int = -1) -> bool:
-    """In symbols, with `f(z) = slope z`: what f does beyond is of second order at z = 0."""
+    """The derivative in symbols, with `f(z) = slope z`: the rest of f is of second order at z = 0."""
     network = symbols(depth)
     phi, last, x = network["eigenvectors"], network["eigenvalues"][-1], symbol("x", 1, 1)
     direction = symbol("q", 1)
@@ -75,7 +75,7 @@ def recruitment_cases() -> Iterator[dict[str, int]]:
 
 
 def recruitment(c: Array, d: Array, direction: Array, sign: int = -1, **case: Array) -> Sides:
-    """The same as automatic differentiation finds it in the library's network, all widths being equal."""
+    """The derivative by automatic differentiation in the library's network, all widths being equal."""
     phi, values, x = parts(case)
     start = at_the_start(phi, values[-1])
     return all_of(
@@ -137,9 +137,9 @@ RECRUITMENT_ORDER = Claim(
 
 
 def next_layer_of_symbols(depth: int, slope: int, following: int = 0) -> bool:
-    """`L_k` moves, L_1 = ... = L_{k+1} = 0: `s_{k+1}` does not, to first order; k is `depth`.
+    """At L_1 = ... = L_{k+1} = 0, moving L_k leaves `s_{k+1}` the same to first order; k is `depth`.
 
-    With `following` 1, L_{k+1} is a symbol.
+    If `following` is 1, L_{k+1} is a symbol.
     """
     phi = [*symbols(depth)["eigenvectors"], symbol("next", 1, 1)]
     direction = symbol("q", 1)
@@ -198,9 +198,9 @@ ONE_LAYER_AT_A_TIME = Claim(
 def slopes_of_a_linear_fit(
     c: Array, d: Array, direction: Array, residuals: Array, odd: int = 0, **case: Array
 ) -> Sides:
-    """The loss's derivatives in L_1, ..., L_B, where residuals are orthogonal to all linear functions of x.
+    """The loss's derivatives in L_1, ..., L_B, with residuals orthogonal to all linear functions of x.
 
-    The examples are x and -x, with the same residual, or with `odd` 1 with opposite ones.
+    The examples are x and -x, with the same residual; if `odd` is 1, with opposite residuals.
     """
     phi, values, x = parts(case)
     start = at_the_start(phi, values[-1])

@@ -1,4 +1,4 @@
-r"""What activations with a kink at 0, such as ReLU, recruit from the perceptron start (docs/theory.md).
+r"""Recruitment from the perceptron start by activations with a kink at 0, such as ReLU (docs/theory.md).
 
 The activation is `f(z) = c max(z, 0) + d min(z, 0)`, and derivatives are one-sided.
 """
@@ -30,7 +30,8 @@ def one_sided(c: Array, d: Array, direction: Array, both: bool = True, **case: A
     depth, last, f = len(phi), values[-1], kinked(c, d)
     start = at_the_start(phi, last)
     found = []
-    # Near 0 the output is a polynomial of degree 2 in t, computed without rounding.
+    # Near 0 the output is a polynomial of degree 2 in t, computed without rounding. Two differences give its
+    # derivative at 0 exactly.
     step = 2.0**-16
     for layer in range(1, depth + 1):
 

@@ -1,4 +1,4 @@
-r"""The regret of the two-temperature step on any vectors g_t, the theorem on convergence (docs/theory.md).
+r"""The theorem on convergence: the regret of the two-temperature step on any vectors g_t (docs/theory.md).
 
     sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2
 
@@ -34,9 +34,10 @@ from jaxarch.theory import mirror
 
 
 def curvature(position: Array, comparator: Array, ratio: Array) -> tuple[Array, Array]:
-    """`ds_S(w)^2 Phi''(w)` in units of `H S/16`, and a bound on its rounding; `Phi(w) = D(u, sigma_H(w))`.
+    """Compute `ds_S(w)^2 Phi''(w)` and a bound on its rounding, for `Phi(w) = D(u, sigma_H(w))`.
 
-    `Phi' = (v - u)/ds_S(w)` is differentiated. H = 1: only x = H w and rho are left in these units.
+    The unit is `H S/16`. `Phi' = (v - u)/ds_S(w)` is differentiated. H is 1, since only x = H w and rho are
+    left in these units.
     """
 
     def first(x: Array) -> Array:
@@ -91,7 +92,8 @@ def regret_bound(
 ) -> Sides:
     """`sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2`.
 
-    `reach` is in units of the largest entry. A gradient of 0 moves nothing: T is the number of the others.
+    `reach` is in units of the largest entry. A gradient of 0 moves nothing, so T is the number of nonzero
+    gradients.
     """
     soft = ratio * hard
     largest = jnp.max(jnp.abs(gradients))
@@ -109,7 +111,7 @@ def regret_bound(
 
 
 def some_steps(steps: Array, gradients: Array) -> Array:
-    """The first of the gradients, and 0 for the others."""
+    """Keep the first `steps` gradients, and set the others to 0."""
     return jnp.where(jnp.arange(len(gradients))[:, None] < steps, gradients, 0)
 
 
@@ -130,7 +132,7 @@ RUNS = cube(
     ratio=RATIO,
     reach=log_uniform(1e-3, 10.0),
 )
-"""A few steps on any vectors, at any rate."""
+"""Variables for a few steps on any vectors, at any rate."""
 
 CONVERGENCE = Claim(
     id="two-temperature.convergence",

@@ -1,6 +1,6 @@
-r"""How far rounding takes the formulas for the inverse of Phi_B from it, and bundles (docs/theory.md).
+r"""Rounding errors of the formulas for the inverse of Phi_B and of bundles (docs/theory.md).
 
-The formulas are [S] (4.1) and (4.2), the bounds those of `jaxarch.spectral.error_bounds`.
+The formulas are [S] (4.1) and (4.2); the bounds are in `jaxarch.spectral.error_bounds`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jaxarch.spectral.algebra import Blocks, Form
 def _relative_errors(
     phi: Sequence[Array], formula: Callable[..., Blocks], bounds: Callable[..., Blocks], factor: float
 ) -> Sides:
-    """The largest error of a formula in float32, in units of its bound."""
+    """Compare the largest error of a formula in float32, in units of its bound, with `factor`."""
     vectors = [block.astype(jnp.float32) for block in phi]
-    # All products of float32 numbers are kept in full, on accelerators too.
+    # Accelerators may by default round the factors of float32 products; the bounds assume that they do not.
     with jax.default_matmul_precision("highest"):
         found, bound = formula(vectors), bounds(vectors)
     reference = [block.astype(jnp.float64) for block in vectors]
@@ -34,7 +34,7 @@ def _relative_errors(
 
 
 def _in_units(found: Blocks, bound: Blocks, exact: Blocks, off: Blocks, factor: float) -> Sides:
-    """The largest error of what was found in units of a bound, beside a factor; `off` is that of `exact`."""
+    """Compare the largest error of `found`, in units of `bound`, with `factor`; `off` is `exact`'s error."""
 
     def largest(errors: Blocks) -> Array:
         ratios = [jnp.where(errors[key] > 0, errors[key] / bound[key], 0).max() for key in exact]
@@ -80,7 +80,7 @@ def error_of_bundles(
 
 
 def float_networks(*widths: int, eigenvalues: bool = False) -> Cube:
-    """Networks of these widths with normal entries."""
+    """Return the cases of networks of these widths with normal entries."""
     blocks = {f"phi{i}": normal(1.0, (n, m)) for i, (m, n) in enumerate(itertools.pairwise(widths), 1)}
     values = {f"L{i}": normal(1.0, (n,)) for i, n in enumerate(widths, 1)} if eigenvalues else {}
     return cube(**blocks, **values)

@@ -1,4 +1,4 @@
-r"""Which change of temperatures, rate and scores changes no mask (docs/theory.md).
+r"""A change of temperatures, learning rate and scores that changes no mask (docs/theory.md).
 
 (H, S, eta, w) -> (c H, c S, eta/c^2, w/c)
 """
@@ -34,7 +34,7 @@ def scaling(
 ) -> Sides:
     """(H, S, eta, w) and (c H, c S, eta/c^2, w/c) give the same masks, over 24 steps.
 
-    The loss is `sum_k cos(a_k^T v) + b^T v`, of a gradient whose entries are at most G and slopes at most L.
+    The loss is `sum_k cos(a_k^T v) + b^T v`. Its gradient has entries of at most G and slopes of at most L.
     Rounding errors grow by at most `1 + eta H S (L/16 + G rho/(6 sqrt 3))` a step.
     """
     soft = ratio * hard

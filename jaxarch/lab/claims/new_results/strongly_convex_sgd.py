@@ -1,4 +1,4 @@
-r"""Projected SGD on strongly convex losses: what remains of [D] theorem 4.3.
+r"""Projected SGD on strongly convex losses: the valid part of [D] theorem 4.3.
 
     v <- P(v - eta_t (g - r)),        eta_t = c/t
 
@@ -32,7 +32,7 @@ from jaxarch.lab.claims.checks.sums import COUNTS, first_terms
 
 
 def bound_of_the_gap(c: ArrayLike, bound: ArrayLike, steps: Array, factor: ArrayLike = 1.0) -> Array:
-    """`c G^2 (1 + C^2)/2 (1 + log T)/T`; `factor` is `1 + C^2`."""
+    """Compute `c G^2 (1 + C^2)/2 (1 + log T)/T`; `factor` is `1 + C^2`."""
     return jnp.multiply(c, jnp.square(bound)) * factor / 2 * (1 + jnp.log(steps)) / steps
 
 
@@ -41,7 +41,7 @@ def one_step(
 ) -> Sides:
     """`F(v) - F(u) <= ((t-1) |v - u|^2 - t E |v+ - u|^2)/(2 c) + c (1 + C^2) E |g|^2/(2 t)`, rate c/t.
 
-    Summed over t, the first terms are not positive.
+    Summed over t, the terms with c in the denominator are not positive.
     """
     c = least * scale / jnp.min(step["curvature"])
     rate = c / time
@@ -52,7 +52,7 @@ def one_step(
 
 
 def sum_of_the_steps(steps: Array, power: float = 1.0) -> Sides:
-    """`1/T sum_t c G^2/(2 t)`, which is what these add up to, is at most the bound; c = G = 1."""
+    """The steps' sum, `1/T sum_t c G^2/(2 t)`, is at most the bound; c = G = 1."""
     right = bound_of_the_gap(1.0, 1.0, steps)
     return Sides(first_terms(steps, 1.0) / (2 * steps**power), right, 100 * EPS * right)
 

@@ -1,4 +1,4 @@
-r"""How many steps bring an entry of a mask to where it can be read off (docs/theory.md).
+r"""The number of steps after which an entry of a mask can be read off (docs/theory.md).
 
 2 (b + sinh(rho b)/rho) / (H S eta gamma) steps, |g_t| >= gamma of one sign, from v = 1/2 to |H w| >= b
 """
@@ -30,7 +30,7 @@ def saturation(
     share: float = 1.0,
     bent: float = 1.0,
 ) -> Sides:
-    """`b <= |H w|` after that many steps, the rate being the one at which they are `steps`."""
+    """`b <= |H w|` after T = `steps` steps, at the learning rate for which the claim asks for T steps."""
     soft = ratio * hard
     ratio = soft / hard
     needed = mirror.saturation_steps(position, 1.0, hard, soft, least_gradient=1.0)
@@ -46,7 +46,7 @@ def saturation(
 
 
 def time_of_the_flow(position: Array, hard: Array, ratio: Array, bent: float = 1.0) -> Sides:
-    """Along the flow theta grows at the rate gamma: from 0 to `b/H` it takes `eta` times that many steps."""
+    """Along the flow theta grows at the rate gamma; from w = 0 to `b/H` takes `eta` times the steps."""
     soft = ratio * hard
     needed = mirror.saturation_steps(position, 1.0, hard, soft, least_gradient=1.0)
     straight = 4 * position / (hard * soft)

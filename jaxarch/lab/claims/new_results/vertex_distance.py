@@ -1,8 +1,8 @@
-r"""How far the vertices of the cube are in the geometry of the step (docs/theory.md).
+r"""The distance of the cube's vertices in the geometry of the step (docs/theory.md).
 
     D(1, sigma(H w)) = (2/(H S)) int_{H w}^inf (1 + cosh(rho x))/(1 + e^x) dx,        rho = S/H
 
-That is `mirror.vertex_distance`; from v = 1/2 the integral is `log 2 + I(rho)`.
+This is `mirror.vertex_distance`; from v = 1/2 the integral is `log 2 + I(rho)`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ LOG_2 = float(np.log(2))
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 _PANELS, _PANEL = 40, 2.0
-"""16 nodes on panels of length 2 leave a relative error of `6.4^-32`, for the integrand's poles are at a
-distance of pi from the real axis."""
+"""Number and length of the panels.
+
+With 16 nodes a panel the relative error is `6.4^-32`, since the integrand's poles are at a distance of pi
+from the real axis.
+"""
 
 
 def _integral_to_infinity(start: Array, ratio: Array) -> Array:
-    """`int_b^inf (1 + cosh(rho x))/(1 + e^x) dx` for rho < 1 and b >= -40, all of its terms positive.
+    """Compute `int_b^inf (1 + cosh(rho x))/(1 + e^x) dx` for rho < 1 and b >= -40, from positive terms.
 
-    By quadrature to `b + 80 >= 40`, from where `1 + e^x` is `e^x`, to a relative error of `e^-40`.
+    Quadrature reaches to `b + 80 >= 40`. From there `1 + e^x` is `e^x`, up to a relative error of `e^-40`.
     """
     middles = _PANEL * (np.arange(_PANELS) + 0.5)
     x = start + (middles[:, None] + _PANEL / 2 * _NODES).reshape(-1)
     weights = np.tile(_PANEL / 2 * _WEIGHTS, _PANELS)
-    # (1 + cosh(rho x))/(1 + e^x), whose cosh could overflow before e^x divides it.
+    # (1 + cosh(rho x))/(1 + e^x) by exponentials of differences: cosh could overflow before e^x divides it.
     grown = (jnp.exp(ratio * x - jax.nn.softplus(x)) + jnp.exp(-ratio * x - jax.nn.softplus(x))) / 2
     end = start + _PANELS * _PANEL
     tail = jnp.exp(-(1 - ratio) * end) / (1 - ratio) + jnp.exp(-(1 + ratio) * end) / (1 + ratio)
@@ -54,7 +57,7 @@ def distance_is_its_integral(
     distance = mirror.vertex_distance(position / hard, hard, soft)
     ratio = soft / hard
     integral = factor / (hard * soft) * _integral_to_infinity(-position if flipped else position, ratio)
-    # What rounding of rho makes of 1 - rho, and of x of e^x.
+    # Rounding of rho is amplified in 1 - rho, and rounding of x in e^x.
     conditioning = 64 + 4 / (1 - ratio) + 8 * (jnp.abs(position) + 80)
     return Sides(jnp.abs(distance - integral), EPS * conditioning * distance)
 
@@ -73,29 +76,29 @@ def from_the_middle(gap: Array, first: float = 1.0) -> Sides:
 
 
 def scaled_distance(ratio: Array) -> Array:
-    """`log 2 + I(rho)`."""
+    """Compute `log 2 + I(rho)`."""
     return ratio / 2 * mirror.vertex_distance(jnp.zeros_like(ratio), jnp.ones_like(ratio), ratio)
 
 
 def near_ratio_0(ratio: Array, constant: float = 1.0) -> Sides:
     """`I(rho) <= log 2 + 4 (1 - log 2) rho^2` up to rho = 1/2, where both are 1.
 
-    I is a power series in `rho^2` without negative terms, so convex in it: below its chord.
+    I is a power series in `rho^2` without negative terms. So it is convex in `rho^2`, and below its chord.
     """
     excess = scaled_distance(ratio) - 2 * LOG_2
     return Sides(excess, constant * 4 * (1 - LOG_2) * ratio**2, 64 * EPS)
 
 
 def above_ratio_0(ratio: Array, constant: float = 0.9015) -> Sides:
-    """`log 2 + .9015 rho^2 <= I(rho)`, its first two terms, of which the second has `(3/4) zeta(3)`."""
+    """`log 2 + .9015 rho^2 <= I(rho)`, the first two terms of I, the second with `(3/4) zeta(3)`."""
     return Sides(constant * ratio**2, scaled_distance(ratio) - 2 * LOG_2, 64 * EPS)
 
 
 def near_ratio_1(gap: Array, constant: float = 0.5) -> Sides:
     """`|I(rho) - 1/(2 (1 - rho)) - 1/2 + log 2| <= (1 - rho)/2`.
 
-    On the left is `(beta(1 + rho) - beta(2 - rho))/2 - 1/2 + log 2`, 0 at rho = 1; its slope in rho is `-1/2`
-    at both ends, and between them less in size, beta' being concave.
+    The left side is the size of `(beta(1 + rho) - beta(2 - rho))/2 - 1/2 + log 2`. It is 0 at rho = 1. Its
+    slope in rho is `-1/2` at both ends, and smaller in size between them, since beta' is concave.
     """
     ratio = 1 - gap
     left = jnp.abs(scaled_distance(ratio) - 1 / (2 * gap) - 0.5)
@@ -105,10 +108,10 @@ def near_ratio_1(gap: Array, constant: float = 0.5) -> Sides:
 def infinite_at_equal_temperatures(vertex_gap: Array, hard: Array, twice: float = 2.0) -> Sides:
     """At rho = 1, `H^2 D(1 - e, 1/2) = (1 - 2 e) l`, `l = log((1-e)/e)`: it exceeds every bound as e -> 0.
 
-    And the distance to the vertex itself is infinite.
+    The distance to the vertex itself is infinite.
     """
     mask = 1 - vertex_gap
-    # 1 - e is rounded.
+    # 1 - e is rounded, so e is taken from the rounded mask.
     vertex_gap = 1 - mask
     distance = hard**2 * mirror.bregman_divergence(mask, jnp.zeros_like(hard), hard, hard)
     at_vertex = mirror.vertex_distance(jnp.zeros_like(hard), hard, hard)
@@ -133,7 +136,7 @@ def leaving_a_corner(vertex_gap: Array, hard: Array, ratio: Array, odds: bool = 
 def steps_out_of_a_corner(
     position: Array, hard: Array, ratio: Array, reach: Array, constant: float = 1.0
 ) -> Sides:
-    """A step with `|g| <= 1` takes theta, below 0, up by at most eta, or above 0."""
+    """A step with `|g| <= 1` from theta below 0 raises theta by at most eta, or to above 0."""
     soft, w = ratio * hard, -position / hard
     rate = 16 * reach / (hard * soft)
     step = rate * slope(w, soft)

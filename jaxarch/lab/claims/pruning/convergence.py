@@ -30,8 +30,8 @@ def theorem_2_1(
 ) -> Sides:
     """[A] theorem 2.1 for `f(v) = sum_i linear v_i + curvature (v_i - 1/2)^2` after `steps` steps c/sqrt t.
 
-    On the left is the smallest of the gaps of v^T, v^(T+1) and the average iterate; theta_max covers w^(T+1)
-    too, which makes C, and the bound, larger than printed.
+    The left side is the smallest gap of v^T, v^(T+1) and the average iterate. theta_max covers w^(T+1) too,
+    so C and the bound are larger than printed.
     """
     problem = SeparableLoss(linear, curvature, dimension)
     run = algorithm_1(problem, hard, soft, lambda t: c / jnp.sqrt(t), score, steps)

@@ -1,4 +1,4 @@
-"""The sign of the loss that is minimised ([A] section 3.1, eq. (12)).
+"""The sign of the minimized loss ([A] section 3.1, eq. (12)).
 
 L = -|D|^-1 sum log(F^y (1 - F)^(1-y)) + gamma |theta|^2
 """
@@ -23,7 +23,7 @@ def better_predictions_cost_less(
     """`sign log(F^y (1 - F)^(1-y))`, `F = sigma(output)`, does not grow as F moves towards the label y."""
 
     def loss(logit: ArrayLike) -> Array:
-        # log F = -softplus(-s), log(1 - F) = -softplus(s).
+        # log F = -softplus(-s) and log(1 - F) = -softplus(s) do not overflow.
         return -sign * jax.nn.softplus(jnp.multiply(1 - 2 * jnp.asarray(label), logit))
 
     improved = output + (2 * jnp.asarray(label) - 1) * gain

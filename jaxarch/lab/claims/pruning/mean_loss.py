@@ -14,7 +14,7 @@ from jaxarch.lab.claims.disentangling.mean_loss import LEMMA_4_1
 
 
 def mean_of_differences(slopes: ArrayLike, point: ArrayLike, other: ArrayLike, mean: bool = True) -> Sides:
-    """`F(v) - F(v') = |D|^-1 sum_z (f(v, z) - f(v', z))` for linear f; F a mean or, as printed, a sum."""
+    """`F(v) - F(v') = |D|^-1 sum_z (f(v, z) - f(v', z))` for linear f; F is a mean or, as printed, a sum."""
     slopes, point, other = map(jnp.asarray, (slopes, point, other))
     share = 1 / len(slopes)
     loss, loss_of_other = (jnp.sum(slopes @ v) * (share if mean else 1) for v in (point, other))

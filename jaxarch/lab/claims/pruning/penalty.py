@@ -1,4 +1,4 @@
-"""The penalty on scores: where its step leads, and what it counts ([A] eq. (17), (18)).
+"""The penalty on scores: the effect of its step, and its relation to the count ([A] eq. (17), (18)).
 
 gamma sum_i (1 + w_i)^2
 """
@@ -18,7 +18,7 @@ from jaxarch.lab.claims.checks.drawn import Inequality
 
 
 def penalty(scores: Array, strength: ArrayLike) -> Array:
-    """`gamma sum_i (1 + w_i)^2` ([A] eq. 18)."""
+    """Compute `gamma sum_i (1 + w_i)^2` ([A] eq. 18)."""
     return jnp.multiply(strength, jnp.sum((1 + scores) ** 2))
 
 
@@ -27,7 +27,7 @@ def penalty_pulls(
 ) -> Sides:
     """`|w+ - target| <= |w - target|` for `w+ = w - rate sign 2 gamma (w - target)`.
 
-    That is the step of (17) where the gradient is 0. The target of a score is -1, that of a weight 0.
+    This is the step of (17) where the gradient is 0. The target of a score is -1, the target of a weight 0.
     """
     distance = jnp.subtract(value, target)
     following = value - rate * (sign * 2 * strength * distance)

@@ -31,8 +31,8 @@ def smaller_error_bound(
 ) -> Sides:
     """`|r|^2 <= |g|^2 C`, `C = 1 - 2 ds_H(theta_max) ds_S(theta_max) + (H S/16)^2` ([A] eq. 30).
 
-    `theta_max` is the largest score in absolute value, before the step or after it; as printed
-    (`with_next=False`), before it.
+    `theta_max` is the largest score in absolute value, before or after the step. As printed
+    (`with_next=False`), it is the largest before the step.
     """
     gradient, scores = jnp.asarray(gradient), jnp.asarray(scores)
     p, error = update_factor(gradient, scores, rate, hard, soft)

@@ -19,7 +19,7 @@ from jaxarch.spectral.algebra import Blocks
 
 
 def printed_connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> Blocks:
-    """[S] (4.3) word by word, with matrices L_i, that need not be diagonal for it."""
+    """Compute [S] (4.3) literally, with matrices L_i, which need not be diagonal."""
     values = algebra.eigenvalue_blocks(eigenvalues)
     blocks = {}
     for i in range(2, len(eigenvalues) + 1):
@@ -33,20 +33,20 @@ def printed_connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any],
 
 
 def printed_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> Any:
-    """A_B by (4.3), with the eigenvalues on its diagonal (C.3)."""
+    """Compute A_B by (4.3), with the eigenvalues on its diagonal (C.3)."""
     below = printed_connections(eigenvectors, eigenvalues, sign)
     return algebra.dense({**algebra.eigenvalue_blocks(eigenvalues), **below})
 
 
 def adjacency_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
-    """[S] (4.3), (C.3): they are the blocks of `Phi_B Lambda_B Phi_B^-1`."""
+    """The blocks of [S] (4.3), (C.3) are the blocks of `Phi_B Lambda_B Phi_B^-1`."""
     spectrum = algebra.dense(algebra.eigenvalue_blocks(eigenvalues))
     product = matrix(eigenvectors) @ spectrum @ algebra.dense(algebra.inverse_by_substitution(eigenvectors))
     return same(product, printed_adjacency(eigenvectors, eigenvalues, sign))
 
 
 def computed_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
-    """`algebra.adjacency` and `algebra.apply_adjacency` are what is printed."""
+    """`algebra.adjacency` and `algebra.apply_adjacency` compute the printed blocks."""
     printed = printed_adjacency(eigenvectors, eigenvalues)
     columns = np.split(eye(printed), np.cumsum([len(values) for values in eigenvalues])[:-1])
     applied = np.concatenate(algebra.apply_adjacency(eigenvectors, eigenvalues, columns))

@@ -1,4 +1,4 @@
-"""How many parameters and diagonal blocks a spectral network has ([S] sections 4 and 5)."""
+"""Numbers of parameters and diagonal blocks of a spectral network ([S] sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def width_lists() -> Iterator[dict[str, Any]]:
 def counts_of_parameters(
     widths: tuple[int, ...], smallest: int = 4, shallowest: int = 2, most: int = 1
 ) -> bool:
-    """`parameter_counts` counts the entries of the blocks; which is smaller, for `most` width alone."""
+    """`parameter_counts` counts the entries of the blocks, and the spectral count is smaller where claimed.
+
+    The claim is for at most `most` different widths, each at least `smallest`, and at least `shallowest`
+    blocks.
+    """
     phi = [np.zeros((n, m), bool) for m, n in itertools.pairwise(widths)]
     values = [np.zeros(n, bool) for n in widths]
     below = [np.zeros((n, m), bool) for m, n in itertools.combinations(widths, 2)]

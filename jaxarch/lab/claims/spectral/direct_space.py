@@ -1,4 +1,4 @@
-"""Networks with all skip connections as they are without spectral parameters ([S] section 5, appendix F).
+"""Networks with all skip connections and without spectral parameters ([S] section 5, appendix F).
 
 a_i = f(sum_{j<i} W_ij a_j), without f in the last layer
 """
@@ -19,7 +19,7 @@ from jaxarch.spectral import direct_feedforward, parameter_counts
 
 
 def derivatives(weights: dict[str, Array], x: Array, c: Array, d: Array, offset: float) -> dict[str, Array]:
-    """Of all outputs, with respect to each weight; the activation at 0 is `offset`."""
+    """Compute the derivatives of all outputs in each weight; the activation at 0 is `offset`."""
     f = smooth(c, d)
     return jax.jacrev(lambda weights: direct_feedforward(weights, x, lambda z: f(z) + offset))(weights)
 
@@ -27,7 +27,10 @@ def derivatives(weights: dict[str, Array], x: Array, c: Array, d: Array, offset:
 def gradient_at_zero_weights(
     skip: Array, leaving: Array, x: Array, c: Array, d: Array, offset: float = 0.0, left: float = 0.0
 ) -> Sides:
-    """`|dy / dW_ij| <= 0` but for W_41, all others being 0; `left` of the weights that leave layer 3 stay."""
+    """`|dy / dW_ij| <= 0` except for W_41, if all other weights are 0.
+
+    `left` scales the weights that leave layer 3.
+    """
     weights = {"W2_1": jnp.zeros((3, 2)), "W3_1": jnp.zeros((2, 2)), "W3_2": jnp.zeros((2, 3))}
     weights |= {"W4_1": skip, "W4_2": jnp.zeros((2, 3)), "W4_3": left * leaving}
     found = derivatives(weights, x, c, d, offset)
@@ -62,7 +65,10 @@ ZERO_WEIGHTS = Claim(
 def gradients_of_equal_neurons(
     entering: Array, leaving: Array, skip: Array, x: Array, c: Array, d: Array, apart: float = 0.0
 ) -> Sides:
-    """Two hidden neurons that read and are read alike have one gradient; `apart` is between their weights."""
+    """Two hidden neurons with equal weights in and out have equal gradients.
+
+    `apart` is added to the incoming weights of one neuron.
+    """
     into = jnp.stack([entering, entering + apart])
     weights = {"W2_1": into, "W3_1": skip, "W3_2": jnp.stack([leaving, leaving], 1)}
     found = derivatives(weights, x, c, d, 0.0)

@@ -32,7 +32,7 @@ def norm_of_gamma(factored: bool = True, **case: Array) -> Sides:
 
 
 def without_gamma(c: Array, d: Array, into: Array, some: float = 0.0, **case: Array) -> Sides:
-    """Where every hidden neuron lacks what enters or what leaves it, Gamma = 0 and `y = W_31 x`."""
+    """If every hidden neuron lacks connections in or out, Gamma = 0 and `y = W_31 x`."""
     phi, values, x = parts(case)
     into = jnp.minimum(into + some, 1)
     phi = [into[:, None] * phi[0], phi[1] * jnp.where(into == 1, some, 1)[None, :]]

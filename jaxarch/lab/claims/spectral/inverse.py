@@ -27,7 +27,7 @@ from jaxarch.spectral import algebra
 def phi_minus_identity_is_nilpotent(
     eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], order: int = 1
 ) -> bool:
-    """`(Phi_B - I)^n` has blocks at i - j = n alone: `phi_{i-1} ... phi_j`, and none for n = B + `order`."""
+    """`(Phi_B - I)^n` has blocks only at i - j = n: `phi_{i-1} ... phi_j`, and none for n = B + `order`."""
     depth = len(eigenvectors)
     phi = matrix(eigenvectors)
     powers_of_it = powers(phi - eye(phi), depth + order)
@@ -85,9 +85,10 @@ def _wrong_after_12(n: int, k: int) -> int:
 def induction_on_the_depth(depth: Any, i: Any, up: Callable[[Any, Any], Ratio] = next_depth) -> bool:
     """`X P_B = I - (I - X)^(B+1)` for all B, any X and `P_B = sum_{i<=B} c(B, i) X^i`.
 
-    It follows from `P_0 = I` and `P_{B+1} = I + (I - X) P_B`. The latter is, for i < B, `c(B+1, i+1) =
-    c(B, i+1) - c(B, i)`, and at the ends `c(B+1, 0) = 1 + c(B, 0)`, `c(B, 0) = B + 1`, and
-    `c(B+1, B+1) = -c(B, B)`. Starting at `c(0, 0) = 1`, `up` and `next_power` lead to all c, in any order.
+    It follows from `P_0 = I` and `P_{B+1} = I + (I - X) P_B`. The latter means
+    `c(B+1, i+1) = c(B, i+1) - c(B, i)` for i < B. At the ends it means `c(B+1, 0) = 1 + c(B, 0)`,
+    `c(B, 0) = B + 1`, and `c(B+1, B+1) = -c(B, B)`. From `c(0, 0) = 1`, `up` and `next_power` lead to all c,
+    in any order.
     """
     along = next_power(depth, i)
     difference = along[0] - along[1], along[1]
@@ -100,13 +101,13 @@ def induction_on_the_depth(depth: Any, i: Any, up: Callable[[Any, Any], Ratio] =
 
 
 def _equal(first: Sequence[Ratio], second: Sequence[Ratio]) -> bool:
-    """Whether two products of ratios are the same, multiplied by their denominators."""
+    """Compare two products of ratios after multiplication by their denominators."""
     (a, b), (c, d) = ([math.prod(part) for part in zip(*ratios, strict=True)] for ratios in (first, second))
     return bool(a * d == b * c)
 
 
 def ratios_of_coefficients(depth: int, i: int, binomial: Callable[[int, int], int] = comb) -> bool:
-    """Those of `(-1)^i C(B+1, i+1)`."""
+    """`next_depth` and `next_power` are the ratios of `(-1)^i C(B+1, i+1)`."""
     here, deeper, further = (
         (-1) ** k * binomial(n + 1, k + 1) for n, k in ((depth, i), (depth + 1, i), (depth, i + 1))
     )
@@ -139,13 +140,13 @@ def deep_networks(depths: Sequence[int] = (13, 16, 24)) -> Iterator[dict[str, An
 
 
 def computed_inverse_by_powers(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
-    """The same, as `jaxarch.spectral.algebra` computes it."""
+    """[S] (4.1), as `jaxarch.spectral.algebra` computes it."""
     phi = matrix(eigenvectors)
     return same(phi @ algebra.dense(algebra.inverse_by_powers(eigenvectors)), eye(phi))
 
 
 def inverse_by_powers_as_computed(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
-    """Both, of more blocks."""
+    """[S] (4.1), as printed and as `jaxarch.spectral.algebra` computes it, for more blocks."""
     return inverse_by_powers(eigenvectors, eigenvalues) and computed_inverse_by_powers(
         eigenvectors, eigenvalues
     )
@@ -159,7 +160,7 @@ def deeper_networks() -> Iterator[dict[str, Any]]:
 def computed_inverses_agree(
     eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], missing: int = 0
 ) -> bool:
-    """(4.1) and (4.2) as `jaxarch.spectral.algebra` computes them; or the former without its last terms."""
+    """(4.1), less its last `missing` terms, and (4.2) agree as `jaxarch.spectral.algebra` computes them."""
     by_powers, by_blocks = algebra.inverse_by_powers(eigenvectors), algebra.inverse_by_blocks(eigenvectors)
     for i in range(len(eigenvectors) + 1 - missing, len(eigenvectors) + 1):
         coefficient = (-1) ** i * comb(len(eigenvectors) + 1, i + 1)
@@ -187,7 +188,7 @@ def many_powers() -> Iterator[dict[str, Any]]:
 
 
 def one_block(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
-    """`Phi^-1 = 2 I - Phi` for the first block of a network; `sign` is that of Phi."""
+    """`Phi^-1 = 2 I - Phi` for the first block of a network; `sign` is the sign of Phi."""
     phi = matrix(eigenvectors[:1])
     return same(phi @ (2 * eye(phi) + sign * phi), eye(phi))
 

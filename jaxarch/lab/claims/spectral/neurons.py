@@ -1,4 +1,4 @@
-"""What an eigenvalue of 0 does to its neuron ([S] section 5 on figure 10, appendix F.1).
+"""The effect of an eigenvalue of 0 on its neuron ([S] section 5 on figure 10, appendix F.1).
 
 W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}
 """
@@ -32,7 +32,7 @@ def sparse_networks() -> Iterator[dict[str, Any]]:
 
 
 def silent_neurons(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], only_zero: bool = False) -> bool:
-    """No connection enters a neuron if and only if it has the eigenvalue of all that it is attached to."""
+    """No connection enters a neuron if and only if all neurons that it is attached to have its eigenvalue."""
     bundles = algebra.connections(eigenvectors, eigenvalues)
     for k in range(2, len(eigenvalues) + 1):
         phi, before, own = eigenvectors[k - 2], eigenvalues[k - 2], eigenvalues[k - 1]
@@ -88,7 +88,7 @@ def zeroing_against_removing(c: Array, d: Array, kept: Array, factor: float = 1.
 
 
 def _last_but_one(phi: Sequence[Array], values: Sequence[Array], x: Array, f: Activation) -> Array:
-    """`phi_{B-1} s_{B-1}`."""
+    """Compute `phi_{B-1} s_{B-1}`."""
     s = x
     for block, inner, outer in zip(phi[:-2], values[:-1], values[1:], strict=True):
         s = f(block @ (inner * s) - outer * (block @ s)) - block @ s
@@ -101,9 +101,9 @@ def hidden_layers() -> Iterator[dict[str, int]]:
 
 
 def zeroing_in_symbols(depth: int, layer: int, factor: int = 1, before: int = 0) -> bool:
-    """`z_{k+1}` where q of L_k is set to 0 is that of the neurons removed, and `phi_k q phi_{k-1} s_{k-1}`.
+    """With q of L_k set to 0, `z_{k+1}` is its value with neurons removed plus `phi_k q phi_{k-1} s_{k-1}`.
 
-    And to remove neurons whose eigenvalues are 0 changes nothing. `before` is a factor of L_{k-1}.
+    Removing neurons whose eigenvalues are 0 changes nothing. `before` is a factor of L_{k-1}.
     """
     network = symbols(depth)
     phi, values = network["eigenvectors"], network["eigenvalues"]
@@ -113,7 +113,7 @@ def zeroing_in_symbols(depth: int, layer: int, factor: int = 1, before: int = 0)
     own, kept = np.concatenate([symbol("kept", 1), symbol("taken", 1)]), np.array([1, 0], dtype=object)
 
     def next_layer(own: Any, removed: bool) -> tuple[Any, Any]:
-        """`z_{k+1}` and `phi_{k-1} s_{k-1}`."""
+        """Compute `z_{k+1}` and `phi_{k-1} s_{k-1}`."""
         s, passed = symbol("x", 1, 1), None
         for i, block in enumerate(phi[:layer], 2):
             inner, outer = (own if k == layer else values[k - 1] for k in (i - 1, i))

@@ -1,4 +1,4 @@
-"""The perceptron that a spectral network starts as, and its gradients there ([S] sections 3 and 4).
+"""The perceptron at the start of a spectral network, and the gradients there ([S] sections 3 and 4).
 
 y = (-1)^B L_{B+1} phi_B ... phi_1 x        at L_1 = ... = L_B = 0
 """
@@ -28,11 +28,11 @@ from jaxarch.lab.claims.checks.free_algebra import Polynomial, symbol
 from jaxarch.spectral import feedforward
 
 some_activation = np.vectorize(lambda z: Polynomial({(f"f({z!r})",): 1}) if z != 0 else 0, otypes=[object])
-"""A function of which nothing is known but that f(0) = 0."""
+"""A function in symbols with no property but f(0) = 0."""
 
 
 def perceptron_of_symbols(depth: int, zero: int = 0) -> bool:
-    """Nothing is known of f but f(0) = 0, nor of anything else; `zero` layers are not at their start."""
+    """The perceptron in symbols, for any f with f(0) = 0; `zero` layers are not at their start."""
     network = symbols(depth)
     phi, values, x = network["eigenvectors"], network["eigenvalues"], symbol("x", 1, 1)
     start = [0 * layer for layer in values[: depth - zero]] + values[depth - zero :]

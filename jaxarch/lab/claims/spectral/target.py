@@ -17,13 +17,13 @@ from jaxarch.lab.claims.checks.drawn import Inequality
 
 
 def weights_of_the_parts(alpha: Array, beta: Array) -> tuple[Array, Array]:
-    """Of `w x` and of `g(x)` in [S] (5.1)."""
+    """Compute the weights of `w x` and of `g(x)` in [S] (5.1)."""
     turn = jnp.tanh(beta * (alpha - 0.5))
     return (1 - turn) / 4, (1 + turn) / 4
 
 
 def interpolation(alpha: Array, beta: Array, rate: float = 2.0) -> Sides:
-    """They are `(1 - p)/2` and `p/2` with `p = sigma(2 beta (alpha - 1/2))`."""
+    """The weights are `(1 - p)/2` and `p/2` with `p = sigma(2 beta (alpha - 1/2))`."""
     share = jax.nn.sigmoid(rate * beta * (alpha - 0.5))
     linear, other = weights_of_the_parts(alpha, beta)
     error = jnp.maximum(jnp.abs(linear - (1 - share) / 2), jnp.abs(other - share / 2))
