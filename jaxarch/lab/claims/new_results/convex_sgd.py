@@ -80,7 +80,7 @@ def convex_gap(
     steps: Array,
     bias: float = 0.0,
 ) -> Sides:
-    """`E 1/T sum_t F(v_t) - F* <= (d/(2c) + c G^2 (1 + C^2) (1 - 1/(2 sqrt T)))/sqrt T`."""
+    """`E 1/T sum_t F(v_t) - F* <= (d/(2c) + c G^2 (1 + C) (1 - 1/(2 sqrt T)))/sqrt T`, C = error^2."""
     bound = largest_gradient(curvature, slopes)
     c = scale * jnp.sqrt(len(start)) / bound
     rates = decaying_rates(c, OUTCOMES.shape[1], root=True)
