@@ -49,8 +49,8 @@ def test_the_readme_s_code_runs_as_printed_in_a_fresh_process(tmp_path):
 
 
 def medians_in(text):
-    """The densities and accuracies of strategies that a page's code prints, by their names."""
-    lines = re.findall(r"^(.+): density (\S+), accuracy (\S+)$", text, flags=re.M)
+    """The medians of density and accuracy that a page's code prints of strategies, by their names."""
+    lines = re.findall(r"^(.+): density (\S+), accuracy (\S+) \[.*\]$", text, flags=re.M)
     return {(name, of): float(n) for name, *both in lines for of, n in zip("da", both, strict=True)}
 
 
