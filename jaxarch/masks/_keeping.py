@@ -47,8 +47,8 @@ def keep(
     - the ranking leaves a leaf empty;
     - the ranking of all leaves together keeps a leaf of at least 16 connections whole, at half of all
       connections or fewer;
-    - more than a hundredth of the mask are zeros above negative scores, without `within`: they may be
-      connections that were pruned.
+    - more than a hundredth of the kept scores are 0 while negative scores are left out, without `within`: the
+      zeros may be connections that were pruned.
 
     Under `jit` or `vmap` values are unknown, and there is no warning.
 

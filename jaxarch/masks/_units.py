@@ -1,8 +1,8 @@
 """Units kept or removed together: single connections, blocks, N of every M, or the units of a program.
 
 Scores of connections give scores of units, and masks of units give masks of connections. The *score* of a
-unit is the mean over its connections: a sum would prefer the layers with the most inputs, whatever their
-scores. Values of units are *spread* over connections. An entry of a kernel, for example, belongs to its
+unit is the mean over its connections: a sum would prefer the layers with the most inputs, for their number
+alone. Values of units are *spread* over connections. An entry of a kernel, for example, belongs to its
 input's unit and to its output's. Such a connection takes the product of its units' values (for booleans, the
 logical and).
 """
@@ -168,9 +168,9 @@ class Blocks(Units):
       outputs: the size of a block along the axis of outputs.
       axes: these two axes: a pair, or a pair by path, such as
         `structure.weights_of(function, params, x).axes`. The default is the last two axes; in searches,
-        blocks lie as the model's products use a leaf. Blocks that are not square need `axes`. The only
-        exceptions are leaves called `kernel` or `w` of shape (inputs, outputs), or with the shape of a
-        convolution with a square window.
+        blocks lie as the model's products use a leaf. Elsewhere, blocks that are not square need `axes`,
+        except in leaves called `kernel` or `w` of shape (inputs, outputs), or with the shape of a convolution
+        with a square window.
 
     Raises:
       ArgumentError: sizes that are not positive integers, axes that are not two integers.

@@ -67,7 +67,7 @@ def hold(
     `Param`; `optax.multi_transform` shows each optimizer a part of the tree; `optax.lookahead` keeps two
     copies. `check_held` looks at all parameters.
 
-    `update` reads the mask from the state alone. Two transformations `hold` around optax optimizers with the
+    `update` reads the mask from the state alone. Two `hold` transformations around optax optimizers with the
     same numbers therefore compare equal, even with different masks: for `jax.jit` and `nnx.jit`, all rounds
     of a lottery ticket are one program.
 

@@ -26,7 +26,7 @@ class ProximalState(NamedTuple):
     """State carried from step to step.
 
     Attributes:
-      mean: of the gradients of the penalized leaves, in float32 at least; `None` for the others.
+      mean: mean of the gradients of the penalized leaves, in float32 at least; `None` for the others.
       step: the number of steps so far, int32.
       inner: the state of the optimizer inside.
     """
@@ -59,8 +59,8 @@ def proximal(
 
     Then the optimizer steps, theta' = theta + update. A step that would lead past 0 ends at 0 instead. With
     l1, this holds for an entry of theta' that is not on the side of theta_i, or, from 0, of minus the element
-    above. With l2, it holds for a leaf with `<theta, theta'> <= 0`. From 0, it holds for a step with no share
-    in the direction of minus the element above.
+    above. With l2, it holds for a leaf with `<theta, theta'> <= 0`, or, from 0, for a step with no share in
+    the direction of minus the element above.
 
     Updates narrower than the weights are widened, so that 0 is exact. `optax.apply_if_finite` wants updates
     in the dtype of the gradients, so put it inside: `proximal(optax.apply_if_finite(tx, 5), ...)`.

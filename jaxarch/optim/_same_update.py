@@ -72,7 +72,7 @@ class _Update:
     """A function that is equal to others made of the same parts."""
 
     def __init__(self, function: Callable[..., tuple[PyTree, PyTree]], made_of: Any) -> None:
-        # Training code inspects the signature to see whether `update` takes a step.
+        # Training code inspects the signature to see whether `update` takes an argument `step`.
         functools.update_wrapper(self, function)
         self.function = function
         self.made_of = made_of

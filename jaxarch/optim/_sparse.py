@@ -377,7 +377,7 @@ def _check(
 
 
 def _check_changes(density: Any, replaced: Any, regrow: Any, every: int, until: int | None) -> None:
-    """Raise unless the mask changes, and unless schedules take effect at its changes."""
+    """Raise unless the mask changes and schedules take effect at its changes."""
     if until is not None and until <= every and (density is not None or regrow is not None):
         raise ArgumentError(
             f"until: the mask would never change: its first change comes at step every={every}, and "

@@ -161,7 +161,7 @@ class RunPlan:
 
 
 class Checkpoint(Protocol):
-    """Storage where a fit saves its carry and resumes from. `jaxarch.Checkpoints` keeps it in a folder."""
+    """Storage of a fit's carry, from which the fit resumes. `jaxarch.Checkpoints` keeps it in a folder."""
 
     def load(self, name: str, like: PyTree) -> PyTree | None:
         """Return the pytree last saved under a name, in the structure of `like`; `None` if there is none."""

@@ -168,7 +168,7 @@ class HostSearch:
       search: `(settings, keys, problem) -> Network`, for all runs, with a leading axis of runs.
       predict: `(params, state, batch) -> outputs` in JAX, replacing the problem's own.
       settings: as for a `FunctionStage`.
-      needs: as for a `FunctionStage`; a search needs nothing.
+      needs: as for a `FunctionStage`; by default nothing.
       removes: as for a `FunctionStage`; by default nothing.
     """
 

@@ -86,11 +86,11 @@ def movement(
     down).
 
     Args:
-      density: d, in (0, 1]; or a function of the step, an optax schedule, for v_t. It is 1 at step 0, where
-        all scores are alike, and d after the last step. May be traced, like all numbers here.
+      density: d, in (0, 1]; or a function of the step, an optax schedule, for v_t. It must be 1 at step 0,
+        where all scores are alike; its value after the last step is d. May be traced, like all numbers here.
       warmup: t_0, as a share of the steps; .1 by default.
       cooldown: the share of the steps after t_1; .2 by default.
-      scope: where the largest scores are kept: `layer`, equally dense in every leaf, the paper's default;
+      scope: where the largest scores are kept: `layer`, the same density in every leaf, the paper's default;
         `global`, wherever they are.
       where: the leaves that are masked, by path. The others are trained as well.
       scores_optimizer: any optax transformation for the scores; by default one optimizer trains everything.

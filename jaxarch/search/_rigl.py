@@ -52,9 +52,10 @@ def rigl(
 
         rho_t = rho / 2 (1 + cos(pi t / T)),
 
-    and as many grow where `|dL/dw|` is largest among the free places; grown connections begin at 0. Such a
-    change replaces a step of the optimizer. So every leaf keeps its n from the first step to the last. U.
-    Evci et al., Rigging the lottery: making all tickets winners, 2020, Algorithm 1.
+    and as many grow where `|dL/dw|` is largest among the places that are free then, those just lost included;
+    grown connections begin at 0. Such a change replaces a step of the optimizer. So every leaf keeps its n
+    from the first step to the last. U. Evci et al., Rigging the lottery: making all tickets winners, 2020,
+    Algorithm 1.
 
     A change leaves the optimizer's moments as they are: they are 0 for a connection that was never there, and
     have decayed for one that was removed. The paper's interval is 100 of 32,000 steps and more.

@@ -50,8 +50,8 @@ def sparse_evolution(
     sparse evolutionary training: D. Mocanu et al., Scalable training of artificial neural networks with
     adaptive sparse connectivity inspired by network science, 2018.
 
-    In the paper, changes are between steps; a share of the smallest positive and the same share of the
-    largest negative weights is removed; the first mask is drawn connection by connection; grown connections
+    In the paper, changes are between steps; the smallest positive and the largest negative weights are
+    removed, the same share of each sign; the first mask is drawn connection by connection; grown connections
     begin at random values; and after the last epoch there is one more removal, without growth.
 
     Args:

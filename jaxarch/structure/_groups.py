@@ -225,10 +225,10 @@ class Groups:
 
         A unit may be the same number c for all inputs, such as a neuron of which only the bias is left. With
         outgoing weights W it adds c W to the next product. If a bias b is added to that product, and to
-        others only where they are the same, replacing b by b + c W makes the unit superfluous. A bias here is
-        any leaf that is added or subtracted at this place, such as the running mean of a batch norm. Before a
-        convolution that pads its input, a constant contributes differently at the border and inside, so the
-        unit stays.
+        other products only if they are the same, replacing b by b + c W makes the unit superfluous. A bias
+        here is any leaf that is added or subtracted at this place, such as the running mean of a batch norm.
+        Before a convolution that pads its input, a constant contributes differently at the border and inside,
+        so the unit stays.
 
         Args:
           tree: as in `needed`.

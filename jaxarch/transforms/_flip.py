@@ -101,7 +101,7 @@ class _Flipped(NamedTuple):
 
     Attributes:
       untried: which flips were not tried yet.
-      curvature: how far F of each flip was beyond its slope when it was tried last, for any mask; 0 before.
+      curvature: how far F of each flip was beyond its slope when it was last tried, on any mask; 0 before.
     """
 
     mask: Array

@@ -21,9 +21,9 @@ def new_head() -> FunctionStage:
     """Adapt the architecture to a task with another number of classes or inputs, by making new heads.
 
     Leaves of another shape than the problem's parameters get the problem's initial values. If they were
-    masked, they get a random mask of their earlier density, to a connection. If the mask was the same for all
-    of several classes or inputs, as after a search for units, all new ones get it. All else stays as it was
-    found; a bare architecture gets the problem's initial values throughout.
+    masked, they get a random mask of their earlier density, to a connection. But if the mask was the same for
+    all of several classes or inputs, as after a search for units, all new ones get it. All else stays as it
+    was found; a bare architecture gets the problem's initial values throughout.
 
     Returns:
       A transform, to be put first: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,

@@ -95,8 +95,8 @@ def recruit(
       first two, the network's `NeuronMask` has the neurons that are left, its state tells the model, and the
       parameters are unchanged; for the last, mask and parameters lack the neurons' weights. Its `info` has
       `losses`, shape (H + 1,), on the validation rows by the number of neurons removed; NaN where bisection
-      did not look. It also has `removed`, the number taken. A network in which some neurons are removed
-      already is pruned further; for each of them, `losses` begins with one more copy of its loss.
+      did not look. It also has `removed`, the number taken. A network in which r neurons are removed
+      already is pruned further: `removed` counts these too, and entries 0 to r of `losses` are loss_0.
 
       `jaxarch.spectral.direct_weights` and, for a direct network, `jaxarch.spectral.without_unused` give the
       smaller matrices; a layer without neurons is left out.
