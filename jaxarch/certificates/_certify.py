@@ -73,9 +73,9 @@ def certify(
       weights: all parameters as they were before any training row was looked at; by default weights of 1.
         Take `network[Start].params` after a search over fixed weights without training before it, or
         `problem.start(key)[0]` if the problem is `paired`. The training rows give no bound if the weights
-        differ from the network's `Start`, where it has one, or are 0 wherever the mask is 0. With `weights`,
-        flips also try missing connections. Without them, unless all weights are 1, the gap and the flips
-        cover only the connections that exist.
+        differ from the network's `Start`, if that was trained for some steps, or if they are 0 wherever the
+        mask is 0. With `weights`, flips also try missing connections. Without them, unless all weights are 1,
+        the gap and the flips cover only the connections that exist.
       wrong: `(outputs, y) -> (n,)`, booleans: which of n examples the network gets wrong. y is the second
         part of the problem's batches. By default an example is wrong if its largest output, of several, is
         not at its integer label. An example with NaN among its outputs is always wrong.
