@@ -41,9 +41,9 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 jax.config.update("jax_traceback_in_locations_limit", 0)
 
-# What is imported stays: collecting garbage need not look through it again and again, nor after every trace.
+# What is imported stays: collecting garbage need not look through it again and again, nor many times a trace.
 gc.freeze()
-gc.set_threshold(100_000, 50, 50)
+gc.set_threshold(10_000, 10, 10)
 
 # No deadline: the first example of a shape compiles. Strategies draw shapes from a fixed menu.
 settings.register_profile(
