@@ -136,7 +136,7 @@ def another_call():
 
 
 def refusals(folder):
-    """What is said of each thing that one process does otherwise, one after the other."""
+    """Return the errors of calls in which one process does something else, one after the other."""
     index = jax.process_index()
     orbax = jaxarch.Checkpoints(f"{folder}-{index}", format="orbax")
     calls = {

@@ -20,7 +20,7 @@ RUNS = 3
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["sizes"], meta_fields=["name"])
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a method of the user's own leaves."""
+    """A record of the user's own method."""
 
     sizes: jax.Array
     name: str = "mine"
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 
 class Unregistered:
-    """Of which JAX knows nothing."""
+    """A class that JAX does not know."""
 
 
 def measure(settings, key, problem, network):

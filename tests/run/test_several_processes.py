@@ -159,7 +159,7 @@ def said(started):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What each process found in each case: this one with 2 devices, 2 with one each, 2 uneven ones."""
+    """Results of each process in each case: this one with 2 devices, 2 with one each, 2 uneven ones."""
     return {
         "one": [one.quietly(one.numbers, None)],
         "two": said(start(one.numbers, tmp_path_factory.mktemp("two"), 1, 1)),
@@ -196,7 +196,7 @@ def test_all_processes_have_the_notes_of_one(found, layout):
 
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory):
-    """What each of two processes says of what one does otherwise."""
+    """Errors of two processes, by the thing that one of them does otherwise."""
     return said(start(one.refusals, tmp_path_factory.mktemp("refused") / "work", 1, 1))
 
 
@@ -219,7 +219,7 @@ def test_what_one_process_does_otherwise_ends_all_in_one_line(refusals, case, me
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """What two processes find that nobody interrupts, and a folder in which they have begun the same."""
+    """Results of two processes without interruption, and a folder in which they have begun the same."""
     folder = tmp_path_factory.mktemp("begun") / "kept"
     first, second = said(start(one.begun_and_ended, folder, 1, 1))
     whole, again = first
