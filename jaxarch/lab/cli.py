@@ -26,7 +26,7 @@ from jaxarch._internal.errors import did_you_mean, printable, shortened, shown
 from jaxarch.lab import launcher
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from jaxarch.lab.html_report import Reported
     from jaxarch.lab.results import ResultFolder
@@ -176,9 +176,9 @@ def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFo
     from jaxarch.lab import html_report
 
     console = _console()
-    for table in reported.made if reported is not None else ():
-        console.print(table)
-    console.print(f"written to {folder.path}", soft_wrap=True)
+    if reported is not None:
+        console.print(reported.report)
+    console.print(f"\nwritten to {folder.path}", soft_wrap=True)
     if reported is not None:
         reported.results.folder = folder.path  # The folder has its final name by now.
         failure = _page_failure(reported)
@@ -243,13 +243,14 @@ def report(folder: str, against: str | None, html: bool) -> None:
     if against is not None:
         html_report.check_comparable(folder, against)
     console, first = _console(), _report_of(folder)
-    name, page, made = html_report.NAME, partial(html_report.report_page, first), first.made
+    name, page = html_report.NAME, partial(html_report.report_page, first)
+    told: list[RenderableType] = [first.report]
     # The other folder may be somebody else's, so its figures are drawn in a temporary folder.
     with tempfile.TemporaryDirectory(prefix="jaxarch-") as figures:
         if against is not None:
             compared = html_report.compare(first, _report_of(against, Path(figures)))
             name, page = compared.file_name, partial(html_report.comparison_page, compared)
-            made = list(compared.made)
+            told = list(compared.made)
         path = Path(folder) / name
         if html:
             with _of_altered_files("reported on", folder):
@@ -259,8 +260,8 @@ def report(folder: str, against: str | None, html: bool) -> None:
             html_report.write(text, path)
         except OSError as error:
             raise ArgumentError(f"html: cannot write {shown(path, 200)} ({error.strerror})") from None
-    for table in made:
-        console.print(table)
+    for part in told:
+        console.print(part)
     if html:
         console.print(f"written to {path}", soft_wrap=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +87,17 @@ def near_zero(table: pd.DataFrame) -> dict[float, float]:
     }
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Report how much of the domain has a vanishing derivative."""
+    share = near_zero(results.table)
+    reach = results.settings["range"]
+    said = ", ".join(f"{share[hard]:.0%} at M = {hard:g}" for hard in share)
+    yield (
+        f"The derivative of B_M is below {NEAR_ZERO:.0%} of its maximum M/4 on this share of the scores in "
+        f"[-{reach:g}, {reach:g}]: {said}."
+    )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build its table."""
     table = results.table
@@ -110,4 +122,4 @@ def report(results: Results) -> list[RenderableType]:
     return [tables.table("derivative of B_M", columns, rows)]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, trains=False)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, trains=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -189,6 +190,23 @@ class _Search:
         return two_temperature(**rest, scale="absolute", factor=self.factor, optimizer=optimizer)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the best soft temperature with M_soft = M_hard, at the sharpest mask."""
+    table = results.table[~results.table["flipped"]]
+    table = table[table["variant"] == table["variant"].iloc[0]]
+    sharpest = table[table["hard"] == table["hard"].max()]
+    losses = {soft: runs["loss"] for soft, runs in sharpest.groupby("soft", sort=False)}
+    best = min(losses, key=lambda soft: np.nan_to_num(losses[soft].median(), nan=np.inf))
+    hard = sharpest["hard"].iloc[0]
+    said = f"{results.manifest['data']['name']}, M_hard = {hard:g}, {table['variant'].iloc[0]}"
+    yield (
+        f"{said}: the training loss F is lowest at M_soft = {best:g}, {tables.inline(losses[best], '.1f')} "
+        f"(median [quartiles] of {results.settings['seeds']} runs; lower is better)."
+    )
+    if hard in losses and best != hard:
+        yield f"With one temperature, M_soft = M_hard, F is {tables.inline(losses[hard], '.1f')}."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures and build the tables."""
     manifest, table, histories = results.manifest, results.table, results.arrays(LOSSES)
@@ -248,4 +266,4 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion)

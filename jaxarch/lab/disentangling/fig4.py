@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -109,6 +110,26 @@ def run(settings: Settings, context: Context) -> Outcome:
     return Outcome(table, findings(table, comparisons), data, spent, tables={COMPARISONS: comparisons})
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Report in how many cells an architecture of weights 1 is best, and bin against real."""
+    table, name = results.table, results.manifest["data"]["name"]
+    best = best_strategies(table)
+    counts = best.sum().sort_values(ascending=False)
+    yield (
+        f"{name}: of {len(best)} cells (task x training size x orientation), {counts.index[0]} has the "
+        f"highest median test AUC in {counts.iloc[0]}, ties included."
+    )
+    if (family := _family(best)) is not None:
+        yield f"In {family} cells it is bin, a learned mask with all weights 1, or bin->real."
+    if {"bin", "real"} <= set(table["strategy"]):
+        against = measuring.against(results.read(COMPARISONS), "bin").set_index("against").loc[["real"]]
+        yield (
+            f"Bin minus real (trained weights >= 0) has a median AUC difference of "
+            f"{tables.inline(against['median'], '+.3f')} over cells, each paired over "
+            f"{results.settings['seeds']} splits."
+        )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures and build the tables."""
     table, comparisons = results.table, results.read(COMPARISONS)
@@ -121,6 +142,7 @@ def report(results: Results) -> list[RenderableType]:
         _table(rows, f"{name}, {task}, {trial.orientation(better[task])} (the better orientation)")
         for task, rows in table[is_better].groupby("task", sort=False)
     ]
+    rendered += measuring.explain(dict.fromkeys(table["strategy"]))
     rendered.append(_times(table))
     if "bin" in set(table["strategy"]):
         differences = measuring.against(comparisons, "bin")
@@ -268,4 +290,4 @@ def charts(results: Results) -> list[Chart]:
     return [Chart(title, results.table, "seconds", "auc", "strategy", "", labels, tells, log)]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -7,6 +7,7 @@ weights. Without these loops the spectrum is invariant to scaling all weights. B
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -147,6 +148,30 @@ def _spectra(weights: list[jax.Array], self_loops: bool) -> jax.Array:
     return jax.vmap(partial(graphs.spectrum, self_loops=self_loops))(weights)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the spectra of a thresholded network with those of bin, and with shuffled architectures."""
+    measured = similarity(results.read(BETWEEN))
+    where = f"{results.manifest['data']['name']}, {len(measured)} graphs (task x orientation x self-loops)"
+    found = False
+    for name, what in (("real->bin", "thresholded trained weights (real->bin)"), ("real", "trained weights")):
+        pair = next(pair for pair in PAIRS if name in pair)
+        distances_ = measured[pair].dropna()
+        if distances_.empty:
+            continue
+        other = pair[1] if pair[0] == name else pair[0]
+        found = True
+        yield (
+            f"{where}: the centroids of the Laplacian spectra of {what} and of {other} are "
+            f"{tables.inline(distances_, '.2f')} apart (median [quartiles] over graphs)."
+        )
+    yardstick = measured[(SHUFFLED, "bin")].dropna()
+    if found and len(yardstick):
+        yield (
+            f"Architectures of bin whose connections are permuted at random within each layer are "
+            f"{tables.inline(yardstick, '.2f')} from bin."
+        )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build the tables."""
     between, within, values = results.read(BETWEEN), results.read(WITHIN), results.arrays(SPECTRA)
@@ -238,4 +263,4 @@ def _findings(dataset: str, between: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion)

@@ -6,6 +6,7 @@ F and AUC are measured before and after.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -158,6 +159,27 @@ def _differences(comparisons: pd.DataFrame) -> pd.DataFrame:
     return measuring.against(comparisons, AFTER).set_index("quantity")
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Report how many flips there were, and what they changed."""
+    table, comparisons = results.table, results.read(COMPARISONS)
+    [(task, better)] = measuring.better_orientation(table).items()
+    differences = _differences(comparisons[comparisons["flipped"] == better])
+    runs = table[(table["flipped"] == better) & (table["strategy"] == AFTER)]
+    yield (
+        f"{results.manifest['data']['name']} {trial.versus(task, better)}: after "
+        f"{tables.inline(runs['flips'], '.0f')} flips of single connections (median [quartiles] of "
+        f"{len(runs)} runs), no single flip lowers the loss F any more in "
+        f"{int(runs['locally_optimal'].sum())} of them."
+    )
+    for of, form in (("loss", "+.2f"), ("auc", "+.3f")):
+        pair = differences.loc[of]
+        low, high = format(pair["q25"], form), format(pair["q75"], form)
+        yield (
+            f"Paired by split, the flips change {QUANTITIES[of][0]} by {format(pair['median'], form)} "
+            f"[{low}, {high}], p = {pair['p']:.3f}."
+        )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build the tables."""
     table, comparisons = results.table, results.read(COMPARISONS)
@@ -213,4 +235,4 @@ def charts(results: Results) -> list[Chart]:
     return [Chart(title, table.assign(side=sides), "auc", "strategy", "side", labels=labels)]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -128,6 +128,35 @@ def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
 def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Split the rows by strategy, in the order in which the strategies were run."""
     return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]
+
+
+MEANING = {
+    "real": "weights w = u^2 >= 0 are trained; every connection is kept",
+    "real->bin": "real, then the largest weights are kept and set to 1, at the threshold with the least F",
+    "bin": "Algorithm 1 of [D] learns which connections to keep; all kept weights are 1",
+    "bin->real warm": "bin, then its kept weights are trained, from 1",
+    "bin->real cold": "bin, then its kept weights are trained, from a random start",
+    "lottery": "iterative magnitude pruning: train, remove the smallest weights, rewind, repeat",
+    "lottery->bin": "lottery, then the largest weights are kept and set to 1",
+    "agnostic": "weight-agnostic search: random architectures, judged at several shared weights",
+    "agnostic->real best": "agnostic, with the best of the shared weights",
+    "agnostic->real random": "agnostic, with a random shared weight",
+    "random": "untrained weights",
+    "random->bin": "untrained weights, then the largest are kept and set to 1",
+    "unconstrained real": "weights of both signs are trained (not in [D])",
+    "logistic regression": "scikit-learn, on the same features (not in [D])",
+}
+"""One line on each strategy of `disentangling_strategies`."""
+COLUMNS = (
+    "- loss F: eq. (12) of [D], the mean of (1 - 2 y) f(x) over training rows; lower is better",
+    "- s a run: seconds of training, wall time x devices / runs, without compilation",
+)
+"""Lines on the columns of a table of strategies."""
+
+
+def explain(names: Iterable[str]) -> list[str]:
+    """Return a line on each strategy shown, then on the columns."""
+    return [*(f"- {name}: {MEANING[name]}" for name in names if name in MEANING), *COLUMNS]
 
 
 def remarks(results: Results) -> list[str]:

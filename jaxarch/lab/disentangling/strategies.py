@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -117,6 +117,33 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
     return found
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare architectures whose weights are all 1 with trained weights, and name the best strategy."""
+    table, comparisons = results.table, results.read(COMPARISONS)
+    better = measuring.better_orientation(table)[table["task"].iloc[0]]
+    runs = dict(measuring.by_strategy(table[table["flipped"] == better]))
+    medians = {name: rows["auc"].median() for name, rows in runs.items()}
+    best = max(medians, key=lambda name: np.nan_to_num(medians[name], nan=-1.0))
+    where = f"{results.manifest['data']['name']}, {_sides(table)[better]}"
+    spread = {name: tables.inline(rows["auc"], ".3f") for name, rows in runs.items()}
+    how = f"median [quartiles] of {results.settings['seeds']} runs"
+    if {"bin", "real"} <= set(runs):
+        pairs = measuring.against(comparisons[comparisons["flipped"] == better], "bin").set_index("against")
+        pair = pairs.loc["real"]
+        yield (
+            f"{where}: an architecture whose weights are all 1 (bin) has a test AUC of {spread['bin']}, and "
+            f"trained weights >= 0 (real) have {spread['real']} ({how})."
+        )
+        yield (
+            f"Paired by split, bin minus real is {pair['median']:+.3f} [{pair['q25']:+.3f}, "
+            f"{pair['q75']:+.3f}], adjusted p = {pair['p_adjusted']:.3f}."
+        )
+        if best not in ("bin", "real"):
+            yield f"The highest median is {medians[best]:.3f}, of {best}."
+    else:
+        yield f"{where}: the highest median test AUC is that of {best}, {spread[best]} ({how})."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures and build the tables."""
     manifest, table, comparisons = results.manifest, results.table, results.read(COMPARISONS)
@@ -127,6 +154,7 @@ def report(results: Results) -> list[RenderableType]:
         _table(table[table["flipped"] == flipped], manifest, side, flipped == better)
         for flipped, side in sides.items()
     ]
+    rendered += measuring.explain(dict.fromkeys(table["strategy"]))
     reference = "bin" if "bin" in set(table["strategy"]) else str(table["strategy"].iloc[0])
     rendered.append(
         _comparison_table(comparisons[comparisons["flipped"] == better], reference, sides[better])
@@ -217,4 +245,4 @@ def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> T
     return tables.table(f"AUC of {reference} minus that of others, paired by split, {side}", columns, rows)
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

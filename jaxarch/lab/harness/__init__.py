@@ -7,13 +7,13 @@ from jaxarch.lab.harness.executors import DaskWorkers, LocalProcesses, executor_
 from jaxarch.lab.harness.experiment import Context, Experiment, Outcome
 from jaxarch.lab.harness.part import Part, Work
 from jaxarch.lab.harness.parts import Parts
+from jaxarch.lab.harness.report import FolderReport, report_on
 from jaxarch.lab.harness.results import Results, costs
 from jaxarch.lab.harness.run import (
     check_resumed,
     check_spreads,
     memory_of,
     plan_of,
-    report_on,
     run_in,
     time_of,
 )
@@ -40,6 +40,7 @@ __all__ = [
     "DaskWorkers",
     "Experiment",
     "ExperimentSettings",
+    "FolderReport",
     "LocalProcesses",
     "Outcome",
     "Part",

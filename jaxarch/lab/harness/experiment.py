@@ -110,7 +110,10 @@ class Experiment:
       settings: a frozen dataclass that extends `ExperimentSettings`; its defaults are the experiment's.
       plan: `settings -> lines`: what would be compiled and trained. Raises on bad settings; trains nothing.
       run: `(settings, context) -> outcome`. It writes nothing but checkpoints.
-      report: `results -> tables`: redraws the figures of a folder, and makes its tables.
+      report: `results -> tables`: redraws the figures of a folder, and makes its tables. A line that begins
+        with `! ` is a warning, and is shown after all tables.
+      conclusion: `results -> sentences`: the finding that a report opens with, one to three sentences. They
+        give the numbers, with their spread and number of runs, and what these were compared with.
       estimate: `settings -> lines`: the time on this machine, measured on a few steps; for long experiments.
       charts: `results -> charts`: the interactive charts for the page of a folder.
       statistics: `(settings, runs, tables) -> outcome`: the statistics over all runs, if tables suffice to
@@ -126,6 +129,7 @@ class Experiment:
     plan: Callable[[Any], list[str]]
     run: Callable[[Any, Context], Outcome]
     report: Callable[[Results], Iterable[RenderableType]]
+    conclusion: Callable[[Results], Iterable[str]]
     estimate: Callable[[Any], list[str]] | None = None
     charts: Callable[[Results], Iterable[Chart]] | None = None
     statistics: Callable[[Any, pd.DataFrame, Mapping[str, pd.DataFrame]], Outcome] | None = None

@@ -1,4 +1,4 @@
-"""Functions that run experiments: they check settings, write outcomes and make reports."""
+"""Functions that run experiments: they check settings, run, and write outcomes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
-
 from jaxarch import ArgumentError, Progress
 from jaxarch.lab import results
 from jaxarch.lab.checks import shown
-from jaxarch.lab.harness.combined import COMBINED
 from jaxarch.lab.harness.experiment import Context, Experiment
 from jaxarch.lab.harness.memory import first_memory
 from jaxarch.lab.harness.parts import check_parts
-from jaxarch.lab.harness.results import Results
 from jaxarch.lab.harness.spread import Spread
 from jaxarch.lab.harness.written import write
 
@@ -113,29 +109,6 @@ def check_spreads(experiment: Experiment) -> None:
             f"cluster: {experiment.name} is made by one process; the experiments with parts that others can "
             f"make are {others}"
         )
-
-
-def report_on(folder: Path | Results, experiment: Experiment) -> list[RenderableType]:
-    """Return the tables of an experiment from the files of a folder, and redraw the folder's figures.
-
-    Raises:
-      ArgumentError: a folder that lacks a file.
-    """
-    results = folder if isinstance(folder, Results) else Results(folder)
-    return [*experiment.report(results), *_of_workers(results.manifest)]
-
-
-def _of_workers(manifest: dict[str, Any]) -> list[str]:
-    """Return lines on restarted parts and on the warnings of worker processes, if there were any."""
-    lines = []
-    for of in manifest.get(COMBINED, [manifest]):
-        facts = of.get("cluster", {"made again": {}, "warnings": []})
-        lines += [
-            f"! {name} was begun {times + 1} times, since its worker died"
-            for name, times in facts["made again"].items()
-        ]
-        lines += [f"! {warning}" for warning in facts["warnings"]]
-    return lines
 
 
 def _ready(settings: Any) -> Any:

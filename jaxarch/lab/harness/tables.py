@@ -113,6 +113,15 @@ def spread(values: Iterable[float], form: str) -> str:
     return f"{middle} [{low} {high}]"
 
 
+def inline(values: Iterable[float], form: str) -> str:
+    """Format median and quartiles for a sentence, as in 0.947 [0.944, 0.955]."""
+    measured = quartiles(np.asarray(values))
+    if np.isnan(measured[0]):
+        return "-"
+    middle, low, high = (format(value, form) for value in measured)
+    return f"{middle} [{low}, {high}]"
+
+
 def _without_zero(text: str) -> str:
     """Drop the leading zero: .5 for 0.5, -.5 for -0.5."""
     return text.replace("0.", ".", 1) if text.lstrip("+-").startswith("0.") else text

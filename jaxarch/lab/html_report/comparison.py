@@ -20,6 +20,7 @@ from jaxarch.lab.html_report import grids
 from jaxarch.lab.html_report.grids import Grid
 from jaxarch.lab.html_report.pages import page
 from jaxarch.lab.html_report.report import Figure, Reported, device, spread, summary
+from jaxarch.lab.reproduction import Measurement
 from jaxarch.lab.results import read_manifest
 
 FACTS = {
@@ -55,11 +56,25 @@ class Comparison:
 
     @property
     def made(self) -> Iterator[RenderableType]:
-        """Tables, and lines on the findings of only one folder."""
+        """The conclusion, tables, and lines on the findings of only one folder."""
+        yield f"\n{self.conclusion}"
         yield self.settings
         if len(self.findings.rows):
             yield self.findings
         yield from self.apart
+
+    @property
+    def conclusion(self) -> str:
+        """Number of medians that differ by more than the spread over runs."""
+        ours, theirs = self.first.findings, self.second.findings
+        both = [what for what in ours if what in theirs]
+        if not both:
+            return "No finding is in both folders."
+        outside = sum(not _within_quartiles(ours[what], theirs[what]) for what in both)
+        return (
+            f"{outside} of the {len(both)} findings in both folders differ by more than the spread over "
+            f"runs: the median of {self.names[0]} is outside the quartiles of {self.names[1]}."
+        )
 
     @property
     def settings(self) -> Table:
@@ -149,10 +164,10 @@ def comparison_page(compared: Comparison) -> str:
     )
 
 
-def _side(name: str, side: Reported) -> tuple[str, list[tuple[str, str]], str, list[str]]:
+def _side(name: str, side: Reported) -> tuple[str, list[tuple[str, str]], str, tuple[str, ...]]:
     """Return the top of the page for one folder: name, summary, command, warnings."""
     manifest = side.results.manifest
-    return name, summary(manifest), str(manifest.get("command", "")), side.warnings
+    return name, summary(manifest), str(manifest.get("command", "")), side.report.warnings
 
 
 def _names(first: Reported, second: Reported) -> tuple[str, str]:
@@ -161,6 +176,13 @@ def _names(first: Reported, second: Reported) -> tuple[str, str]:
     if ours.name != theirs.name:
         return ours.name, theirs.name
     return str(first.results.folder), str(second.results.folder)
+
+
+def _within_quartiles(ours: Measurement, theirs: Measurement) -> bool:
+    """Return whether a median lies within the other quartiles, or equals the median if there are none."""
+    low = theirs.median if theirs.q25 is None else theirs.q25
+    high = theirs.median if theirs.q75 is None else theirs.q75
+    return low <= ours.median <= high
 
 
 def _within(manifest: Mapping[str, Any], *path: str) -> Any:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
-
 from jaxarch import ArgumentError
 from jaxarch.lab import reproduction, results
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.harness import Experiment, Results
+from jaxarch.lab.harness import Experiment, FolderReport, Results, report_on
 from jaxarch.lab.harness.catalogue import EXPERIMENTS
 from jaxarch.lab.harness.combined import COMBINED
-from jaxarch.lab.harness.run import report_on
 from jaxarch.lab.harness.setting_help import setting_help
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.html_report import citation, grids, ledger
@@ -26,8 +23,8 @@ from jaxarch.lab.html_report.pages import page
 
 NAME = "report.html"
 """File name of the page of a result folder."""
-WARNING, ITEM = "! ", "- "
-"""Prefixes of a report's lines: a warning, an item of a list."""
+ITEM = "- "
+"""Prefix of a line that is an item of a list."""
 SHOWN_APART = ("experiment", "command", "settings", "wall_seconds", "devices", "key", "data", "versions")
 """Facts of a manifest that the page shows in a place of their own."""
 
@@ -56,12 +53,12 @@ class Reported:
     Attributes:
       results: the folder.
       experiment: the experiment of the folder.
-      made: the tables and lines of the report.
+      report: the conclusion, tables and warnings.
     """
 
     results: Results
     experiment: Experiment
-    made: Sequence[RenderableType]
+    report: FolderReport
 
     @classmethod
     def on(cls, folder: Path, experiment: Experiment, figures: Path | None = None) -> Reported:
@@ -76,22 +73,16 @@ class Reported:
     @property
     def tables(self) -> list[Grid]:
         """Tables of the printed report."""
-        return [grids.of_terminal(made) for made in self.made if isinstance(made, Table)]
+        return [grids.of_terminal(made) for made in self.report.body if isinstance(made, Table)]
 
     @property
     def parts(self) -> Iterator[Grid | Remark]:
-        """Tables and lines in their printed order, without the warnings."""
-        for made in self.made:
+        """Tables and lines in their printed order."""
+        for made in self.report.body:
             if isinstance(made, Table):
                 yield grids.of_terminal(made)
-            elif not str(made).startswith(WARNING):
+            else:
                 yield Remark(str(made).removeprefix(ITEM), item=str(made).startswith(ITEM))
-
-    @property
-    def warnings(self) -> list[str]:
-        """Warnings for the reader of the tables: failed runs, first of all."""
-        lines = [made for made in self.made if isinstance(made, str)]
-        return [line.removeprefix(WARNING) for line in lines if line.startswith(WARNING)]
 
     @property
     def charts(self) -> list[Chart]:
