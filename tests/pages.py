@@ -61,13 +61,19 @@ def report(results):
     yield from results.remarks(groups)
 
 
+def conclusion(results):
+    best = results.table.groupby("strategy", sort=False)["accuracy"].median().max()
+    yield f"The highest median accuracy is {best:.3f}."
+    yield f"It is of {results.settings['own']}."
+
+
 def shown(results):
     table, own = results.table, results.settings["own"]
     yield Chart(own, table, "density", "accuracy", "strategy", at="density", logarithmic=(True, False))
     yield Chart(own, table, "accuracy", "strategy", "seed")
 
 
-TOY = Experiment("jaxarch.lab.toys.page", Settings, lambda _: [], run, report, charts=shown)
+TOY = Experiment("jaxarch.lab.toys.page", Settings, lambda _: [], run, report, conclusion, charts=shown)
 
 
 def made(folder, **settings):

@@ -97,6 +97,7 @@ COUNTS = Experiment(
     lambda settings: [],
     count,
     lambda results: [str(results.table["number"].tolist())],
+    lambda results: [f"There are {len(results.table)} numbers."],
     spreads=True,
 )
 

@@ -5,11 +5,13 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from jaxarch import ArgumentError, Progress
 from jaxarch._internal.errors import check_count, check_positive
@@ -60,7 +62,14 @@ def retell(results):
     yield from results.remarks(results.table.groupby("size"))
 
 
-TOY = Experiment("jaxarch.lab.toys.count", Toy, lambda settings: [f"to {settings.sizes}"], count, retell)
+def conclude(results):
+    yield f"The sizes sum to {results.table['size'].sum()}."
+    yield "There are two."
+
+
+TOY = Experiment(
+    "jaxarch.lab.toys.count", Toy, lambda settings: [f"to {settings.sizes}"], count, retell, conclude
+)
 
 
 @pytest.fixture
@@ -93,12 +102,27 @@ def test_findings_of_nothing_are_left_out(folder):
     assert read_table(folder, "findings.csv")["what"].tolist() == ["the sizes"]
 
 
-def test_a_report_has_settings_tables_arrays_and_what_went_wrong(folder):
-    assert report_on(folder, TOY) == [
-        "[3, 4] of 0.1",
-        "[0, 1, 2]",
+def test_a_report_has_a_conclusion_then_settings_tables_and_arrays_then_warnings(folder):
+    report = report_on(folder, TOY)
+    assert report.conclusion == "The sizes sum to 7. There are two."
+    assert report.body == ("[3, 4] of 0.1", "[0, 1, 2]")
+    assert report.warnings == (
+        "run 0: NaN at step 7",
+        "3: 1 of 1 runs met NaN or infinity; they are left out",
+    )
+
+
+def test_a_printed_report_opens_with_its_conclusion_and_ends_with_its_warnings(folder):
+    console = Console(width=80, file=StringIO())
+    console.print(report_on(folder, TOY))
+    lines = console.file.getvalue().split("\n")
+    assert lines[1] == "The sizes sum to 7. There are two."
+    assert lines[-5:] == [
+        "",
+        "warnings",
         "! run 0: NaN at step 7",
         "! 3: 1 of 1 runs met NaN or infinity; they are left out",
+        "",
     ]
 
 

@@ -145,11 +145,10 @@ def test_what_a_worker_warns_of_is_warned_of_here_and_in_the_manifest():
 def test_the_report_says_which_parts_were_made_again_and_what_workers_warned_of(tmp_path):
     with pytest.warns(jaxarch.ResultWarning):
         run_in(tmp_path, spread_parts.COUNTS, TrainingSettings(), executor=Here([OSError("gone")]))
-    assert report_on(tmp_path, spread_parts.COUNTS) == [
-        "[4.1, 9.2]",
-        "! one was begun 2 times, since its worker died",
-        "! poor: ResultWarning: too few were found",
-    ]
+    assert report_on(tmp_path, spread_parts.COUNTS).warnings == (
+        "one was begun 2 times, since its worker died",
+        "poor: ResultWarning: too few were found",
+    )
 
 
 def test_what_was_made_beside_a_part_that_is_refused_is_kept(tmp_path):

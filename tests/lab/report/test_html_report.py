@@ -112,8 +112,20 @@ def test_key_device_versions_data_and_time_of_the_manifest_are_there(folder, pag
     assert manifest["command"] in page.text
 
 
-def test_failed_runs_are_said_at_the_top(text):
-    assert text.index("met NaN or infinity; they are left out") < text.index("<main>")
+def test_a_page_opens_with_the_conclusion_and_names_its_warnings_after_results_and_figures(text):
+    places = [
+        text.index(part)
+        for part in (
+            'class="conclusion">The highest median accuracy is ',
+            '<a href="#warnings">Warnings (2)</a>',
+            '<section id="results">',
+            '<section id="figures">',
+            '<section id="warnings">',
+            "1 of 15 runs met NaN or infinity; they are left out",
+            '<section id="papers">',
+        )
+    ]
+    assert places == sorted(places)
 
 
 def test_a_page_without_charts_has_no_library_for_them(folder, text):
@@ -254,6 +266,15 @@ def test_a_comparison_has_the_settings_that_differ_and_differences_of_medians(co
     first = compared.findings.rows[0]
     assert first[0].startswith("accuracy of")
     assert float(first[3]) == pytest.approx(float(first[1].split()[0]) - float(first[2].split()[0]), abs=1e-3)
+
+
+def test_a_comparison_opens_with_the_number_of_medians_that_differ_by_more_than_the_spread(compared):
+    assert compared.conclusion == (
+        "2 of the 2 findings in both folders differ by more than the spread over runs: the median of "
+        f"{compared.names[0]} is outside the quartiles of {compared.names[1]}."
+    )
+    same = dataclasses.replace(compared, second=compared.first)
+    assert same.conclusion.startswith("0 of the 2 findings")
 
 
 def test_the_page_of_a_comparison_has_both_folders_beside_one_another(compared):

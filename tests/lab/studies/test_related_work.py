@@ -108,7 +108,7 @@ def test_a_line_of_the_figure_of_layers_ends_where_one_is_empty(collapsed, monke
         collapse.plots, "trade_off", lambda points, *texts, **options: drawn.update(points) or plot(points)
     )
     plot = lambda points: jaxarch.plots.trade_offs({"": points}, "", "")  # noqa: E731
-    texts = str([line.rows for line in report_on(collapsed, collapse.EXPERIMENT) if hasattr(line, "rows")])
+    texts = str([line.rows for line in report_on(collapsed, collapse.EXPERIMENT).body if hasattr(line, "rows")])
     assert all((emptiest > 0).all() for _, emptiest in drawn.values())
     assert len(drawn["SynFlow"][0][0]) > len(drawn["SynFlow, one round"][0][0])
     assert "SynFlow, one round" in texts
@@ -225,7 +225,7 @@ def test_tickets_are_told_compared_and_drawn(tmp_path):
     table = read_table(tmp_path)
     assert table.groupby("strategy").size().to_dict() == {TICKETS: 9, FRESH: 6}
     assert table["accuracy"].between(0, 1).all()
-    shown = [line for line in report_on(tmp_path, tickets.EXPERIMENT) if hasattr(line, "rows")]
+    shown = [line for line in report_on(tmp_path, tickets.EXPERIMENT).body if hasattr(line, "rows")]
     assert [row[0] for row in shown[0].rows] == ["1", "0.813", "0.662"]
     assert (tmp_path / "accuracy.png").exists()
     assert (tmp_path / "steps.png").exists()
