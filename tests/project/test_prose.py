@@ -35,10 +35,10 @@ def docstrings():
 
 
 def lengths(text):
-    """Sentences and their numbers of words. Code, tables and headings have none, and a formula is a word."""
+    """Sentences and their numbers of words. Code, tables, headings and directives have none; a formula is a word."""
     text = re.sub(r"^```.*?^```|\$\$.*?\$\$", "", text, flags=re.M | re.S)
     text = re.sub(r"\$[^$]+\$", "X", text)
-    text = "\n".join(line for line in text.splitlines() if not line.startswith(("|", "#", "!")))
+    text = "\n".join(line for line in text.splitlines() if not line.startswith(("|", "#", "!", ":")))
     found = []
     for block in re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", text, flags=re.M):
         found += re.split(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(0-9])", " ".join(block.split()))

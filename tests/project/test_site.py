@@ -115,7 +115,9 @@ def test_a_notebook_is_shown_with_all_its_code_and_figures(notebook):
 
 
 def test_the_readme_is_the_page_of_first_steps_and_its_links_lead_to_pages():
-    text = pages.relinked((ROOT / "README.md").read_text(), ROOT / "README.md", ROOT / "docs" / "get_started.md")
+    text = pages.relinked(
+        (ROOT / "README.md").read_text(), ROOT / "README.md", ROOT / "docs" / "get_started.md"
+    )
     assert "](what_it_finds.md)" in text
     assert "](docs/" not in text
 
