@@ -17,6 +17,7 @@ version = release = jaxarch.__version__
 
 extensions = [
     "myst_parser",
+    "sphinx_design",  # the cards of the first page
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "building.docstrings",
@@ -30,7 +31,7 @@ nitpicky = True
 # Types of other libraries, whose pages are not at hand without the network.
 nitpick_ignore_regex = [("py:.*", r"(?!jaxarch\.).*")]
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 6
 
 napoleon_numpy_docstring = False
@@ -53,6 +54,5 @@ html_copy_source = False
 def setup(app: Sphinx) -> None:
     """Have the pages made that are not written by hand."""
     app.connect("builder-inited", pages.write_pages)
-    app.connect("source-read", pages.with_readme)
     app.connect("source-read", pages.with_scripts)
     app.connect("source-read", pages.with_links)

@@ -23,19 +23,18 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 COPIED = {
+    "get_started": ROOT / "README.md",
     "contributing": ROOT / "CONTRIBUTING.md",
     "changelog": ROOT / "CHANGELOG.md",
 }
 """Pages of the site that are files from outside of docs/."""
 
-README = ROOT / "README.md"
 NOTEBOOKS = sorted(notebooks.FOLDER.glob("*.ipynb"))
 SCRIPTS = DOCS / "examples"
 
 PAGE_OF = {
     **{file: DOCS / f"{name}.md" for name, file in COPIED.items()},
     **{path: DOCS / "notebooks" / f"{path.stem}.md" for path in NOTEBOOKS},
-    README: DOCS / "index.md",
     SCRIPTS: SCRIPTS / "README.md",
 }
 """Where a link leads on the site that leads to a file or a folder on GitHub."""
@@ -123,13 +122,6 @@ def assigned(node: ast.stmt) -> list[str]:
     """The names that a statement gives values."""
     targets: list[Any] = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-def with_readme(app: Sphinx, docname: str, source: list[str]) -> None:
-    """The first page, with the README on it."""
-    if docname == "index":
-        app.env.note_dependency(str(README))
-        source[0] = f"{relinked(README.read_text(), README, DOCS / 'index.md')}\n{source[0]}"
 
 
 def with_scripts(app: Sphinx, docname: str, source: list[str]) -> None:

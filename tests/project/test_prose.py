@@ -11,7 +11,7 @@ OPENERS = re.compile(r"(What|Which|Whether|How|Who|Whose|That|Those|Of)\b")
 OPENS_SO = {"Those of a few neurons among the networks of integers."}
 """First lines that stay: docs/claims.md quotes them."""
 
-LEFT_OUT = {"claims.md", "reproduction.md", "changelog.md", "contributing.md"}
+LEFT_OUT = {"claims.md", "reproduction.md", "changelog.md", "contributing.md", "get_started.md"}
 """Pages that programs write, and copies that the site makes."""
 PAGES = [
     ROOT / "README.md",
@@ -35,10 +35,10 @@ def docstrings():
 
 
 def lengths(text):
-    """Sentences and their numbers of words. Code, tables and headings have none, and a formula is a word."""
+    """Sentences and their numbers of words. Code, tables, headings and directives have none; a formula is a word."""
     text = re.sub(r"^```.*?^```|\$\$.*?\$\$", "", text, flags=re.M | re.S)
     text = re.sub(r"\$[^$]+\$", "X", text)
-    text = "\n".join(line for line in text.splitlines() if not line.startswith(("|", "#", "!")))
+    text = "\n".join(line for line in text.splitlines() if not line.startswith(("|", "#", "!", ":")))
     found = []
     for block in re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", text, flags=re.M):
         found += re.split(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(0-9])", " ".join(block.split()))

@@ -91,7 +91,7 @@ LINKS = {
     "[a](docs/theory.md#b)": "[a](theory.md#b)",
     "[a](docs/examples)": "[a](examples/README.md)",
     "[a](notebooks/quickstart.ipynb)": "[a](notebooks/quickstart.md)",
-    "[a](README.md)": "[a](index.md)",
+    "[a](README.md)": "[a](get_started.md)",
     "[a](CONTRIBUTING.md)": "[a](contributing.md)",
     "[a](LICENSE)": "[a](../LICENSE)",
     "[a](#b) and [a](https://b.org/c.md)": "[a](#b) and [a](https://b.org/c.md)",
@@ -114,13 +114,18 @@ def test_a_notebook_is_shown_with_all_its_code_and_figures(notebook):
     assert shown == [str(number) for number, _ in enumerate(notebooks.figures(notebook), 1)]
 
 
-def test_the_first_page_is_the_readme_and_its_links_lead_to_pages():
-    source, environment = ["the lists"], types.SimpleNamespace(note_dependency=lambda file: None)
-    pages.with_readme(types.SimpleNamespace(env=environment), "index", source)
-    assert source[0].startswith("# jaxarch\n")
-    assert source[0].endswith("the lists")
-    assert "](what_it_finds.md)" in source[0]
-    assert "](docs/" not in source[0]
+def test_the_readme_is_the_page_of_first_steps_and_its_links_lead_to_pages():
+    text = pages.relinked(
+        (ROOT / "README.md").read_text(), ROOT / "README.md", ROOT / "docs" / "get_started.md"
+    )
+    assert "](what_it_finds.md)" in text
+    assert "](docs/" not in text
+
+
+def test_the_first_page_has_a_card_for_every_section():
+    first = (ROOT / "docs" / "index.md").read_text()
+    cards = re.findall(r"^:::{grid-item-card} (.+)$", first, re.M)
+    assert cards == re.findall(r"^:caption: (.+)$", first, re.M)
 
 
 def test_every_public_function_has_an_example():
