@@ -109,8 +109,8 @@ print(certificates[0.05][0])
 # %% [markdown]
 # In this certificate `new errors` is the bound by the training rows, and `description` the length that it
 # pays for. `by held-out rows` is the other bound. Each bound is wrong with probability at most .05, if
-# everything under `assumed` is true. `gap` is a distance from stationarity, and `single flips` counts single
-# connections whose change lowers the loss.
+# everything under `assumed` is true. `gap` is a distance from stationarity, and `single flips` tries the most
+# promising single connections, and counts those whose change lowers the loss.
 #
 # The figure shows both bounds and both error rates by density, with medians and quartiles over the four runs.
 # Compare each bound with the error rate of its rows.
