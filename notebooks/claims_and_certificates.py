@@ -44,7 +44,7 @@ for outcome in jaxarch.lab.claims.check(["D.theorem-4.3", "two-temperature.conve
 # The theorem is a function too. It returns its left side, and its right side, which should not be smaller. A
 # single connection with a linear loss is enough to test it.
 #
-# Each panel of the figure has a loss of another slope. The solid line is the left side, how far the loss is
+# The panels of the figure have losses of two slopes. The solid line is the left side, how far the loss is
 # from the best one; the dashed line is the bound. At slope 1 the bound holds at first; but the gap falls more
 # slowly than the bound does, and the lines cross. At slope .1 the gap is above the bound from the first step.
 
@@ -137,7 +137,7 @@ jaxarch.plots.trade_off(
 # %% [markdown]
 # The more connections, the better the mask, and the longer its description: 1,300 examples can pay for little
 # of it. On 60,000 examples of MNIST, masks that are searched for with a short description in mind are
-# certified at 11.4% errors, and make 2.9%.
+# certified at 11.4% errors, where they make 2.9%.
 #
 # ## Better, by single connections
 #

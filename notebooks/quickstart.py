@@ -124,9 +124,9 @@ jaxarch.plots.convergence(
 )
 
 # %% [markdown]
-# **What was learned.** Choosing among random weights gets most of the way to full accuracy, and training the
-# chosen ones does the rest. The median test accuracies are about .87, .93 and .93. Two runs choose different
-# connections: their masks overlap hardly more than random ones.
+# **What was learned.** Choosing among random weights gets most of the way to the accuracy of trained weights.
+# Training the chosen ones does nearly all the rest. The median test accuracies are about .87, .93 and .93.
+# Two runs choose different connections: their masks overlap hardly more than random ones.
 #
 # To go on: the page *A mask over your model* has sweeps and long trainings. *Your data* says how to replace
 # the digits.

@@ -75,7 +75,7 @@ jaxarch.plots.recruited(
 
 # %% [markdown]
 # Each panel of the figure above shows one hidden layer of the first run: its eigenvalues by size, the largest
-# first. Dark dots are neurons that are left, and pale ones were removed.
+# first. Blue dots are neurons that are left, and gray ones were removed.
 #
 # In the gated form the eigenvalues fall off a cliff behind the neurons that are needed. In the published form
 # they slope. There an eigenvalue is also part of the weights into the next layer. So a neuron with a small
