@@ -15,8 +15,9 @@
 # %% [markdown]
 # # Claims and certificates
 #
-# Two questions to theory. Is what a paper states true? And what do true statements say of *my* network? The
-# first is answered by running the statement, the second by a certificate.
+# This notebook answers two questions about theory. Is a paper's statement true? You run the statement, and
+# see. And what do true statements say about *my* network? You compute a certificate: bounds on how often the
+# network errs on new examples.
 
 # %%
 import jax
@@ -32,16 +33,20 @@ cores = jaxarch.use_cpu_cores()
 # ## A theorem, run
 #
 # Theorem 4.3 of Colombo and Gao (*Disentangling Neural Architectures and Weights*) bounds how far a mask is
-# from the best one after T steps. Every claim carries its checks, and says where it fails:
+# from the best one after T steps. In jaxarch each statement is a *claim* with an id. Every claim carries its
+# checks, and says where it fails. `check` runs them and returns a verdict:
 
 # %%
 for outcome in jaxarch.lab.claims.check(["D.theorem-4.3", "two-temperature.convergence"]):
     print(f"{outcome.claim.id}: {outcome.verdict}")
 
 # %% [markdown]
-# The statement is a function: its left side, and the right side that should not be smaller. A single
-# connection with a linear loss is enough. At first the bound holds; but the gap falls more slowly than the
-# bound does, and the lines cross.
+# The theorem is a function too. It returns its left side, and its right side, which should not be smaller. A
+# single connection with a linear loss is enough to test it.
+#
+# The panels of the figure have losses of two slopes. The solid line is the left side, how far the loss is
+# from the best one; the dashed line is the bound. At slope 1 the bound holds at first; but the gap falls more
+# slowly than the bound does, and the lines cross. At slope .1 the gap is above the bound from the first step.
 
 # %%
 theorem = jaxarch.lab.claims.disentangling.convergence.theorem_4_3
@@ -56,18 +61,24 @@ for panel, linear in zip(axes, (1.0, 0.1), strict=True):
 legend = axes[0].legend(frameon=False)
 
 # %% [markdown]
-# What is true in its place, `two-temperature.convergence`, is proved on the page *Theorems*, and its core
-# was checked by Coq: a regret bound whose constant is the ratio of the temperatures.
+# The true statement in its place is `two-temperature.convergence`, proved on the page *Theorems*. Coq checked
+# its core: a regret bound whose constant depends on the ratio of the temperatures.
 #
 # ## A network, certified
 #
-# Edge-popup keeps a few connections of a random network, and trains nothing. How often does it err on new
-# examples? Rows that chose nothing bound it well. The training rows bound it too, if the choice is paid
-# for: by the length of the mask's description.
+# Edge-popup keeps a few connections of a random network, and trains no weight. How often does the result err
+# on new examples? Two kinds of rows give a bound:
+#
+# - *Held-out rows*, which chose nothing, give a good bound.
+# - *The training rows* chose the mask. They give a bound too, if it pays for the choice by the length of the
+#   mask's description.
+#
+# The code searches at four densities, in four runs each. `Start` has the weights from before the search: the
+# bound by the training rows needs them. The certificate printed is that of the first run at density .05.
 
 # %%
 digits = jaxarch.lab.data.load("digits")
-order = jax.random.permutation(jax.random.key(1), 1797)  # who wrote them comes in order
+order = jax.random.permutation(jax.random.key(1), 1797)  # the rows are sorted by writer
 
 
 def init(key):
@@ -95,6 +106,15 @@ for density in (0.02, 0.05, 0.1, 0.3):
     ]
 print(certificates[0.05][0])
 
+# %% [markdown]
+# In this certificate `new errors` is the bound by the training rows, and `description` the length that it
+# pays for. `by held-out rows` is the other bound. Each bound is wrong with probability at most .05, if
+# everything under `assumed` is true. `gap` is a distance from stationarity, and `single flips` tries the most
+# promising single connections, and counts those whose change lowers the loss.
+#
+# The figure shows both bounds and both error rates by density, with medians and quartiles over the four runs.
+# Compare each bound with the error rate of its rows.
+
 # %%
 sizes = np.tile(list(certificates), (4, 1))
 lines = {
@@ -115,14 +135,18 @@ jaxarch.plots.trade_off(
 )
 
 # %% [markdown]
-# The more connections, the better the mask, and the longer its description: 1,300 examples can pay for
-# little of it. On 60,000 examples of MNIST, masks that are searched for with a short description in mind
-# are certified at 11.4% errors, where they make 2.9%.
+# The more connections, the better the mask, and the longer its description: 1,300 examples can pay for little
+# of it. On 60,000 examples of MNIST, masks that are searched for with a short description in mind are
+# certified at 11.4% errors, where they make 2.9%.
 #
 # ## Better, by single connections
 #
-# The certificate also tries single connections. Where one more or one less lowers the loss, `flip` makes
-# the change:
+# The certificate also tries single flips: one connection more, or one less. Where a flip lowers the loss,
+# `flip` makes it. It takes up to 100 rounds, compares 50 candidates in each and makes the best flip. With
+# `returning="start"`, a connection that comes back gets its initial weight.
+#
+# For each of the four runs the code prints the training loss and the error rate on held-out rows, before and
+# after:
 
 # %%
 edge_popup = jaxarch.search.edge_popup(0.05)
@@ -135,7 +159,8 @@ for before, now in zip(certificates[0.05], after, strict=True):
     print(f"loss {before.loss:.2f} to {now.loss:.2f}, {held_out}")
 
 # %% [markdown]
-# **What was learned.** A theorem can be run, and one that fails shows where. A certificate from the
-# training rows alone is honest, and on few examples empty; rows held out say more. To go on: *What a mask
-# is worth* has masks that are made to be certified and settings by theorem, *Claims* lists every statement
-# and how it is known.
+# **What was learned.** You can run a theorem, and one that fails shows where. A certificate from the training
+# rows alone is honest, but on few examples it says next to nothing. Held-out rows say more.
+#
+# To go on: *What a mask is worth* has masks that are made to be certified, and settings chosen by theorem.
+# *Claims* lists every statement and how it is known.

@@ -15,9 +15,12 @@
 # %% [markdown]
 # # How many neurons does a task need?
 #
-# A spectral network has an eigenvalue for every hidden neuron: where it is 0, the neuron is silent. Trained
-# under a penalty on eigenvalues, it keeps the neurons that the data ask for. Here we know the answer, since
-# the data come from a teacher with 6 neurons, and ask whether a student with two layers of 24 finds it.
+# This notebook finds a network's width by training. In a spectral network every hidden neuron has an
+# eigenvalue, and where it is 0, the neuron is silent. Trained under a penalty on eigenvalues, the network
+# keeps the neurons that the data ask for.
+#
+# Here the answer is known. The data come from a *teacher* with 6 hidden neurons. Does a *student* with two
+# hidden layers of 24 find that number?
 
 # %%
 import jax
@@ -48,10 +51,12 @@ def task(model):
 
 
 # %% [markdown]
-# Two forms of the same idea: weights from the whole eigendecomposition, as it was published, and the
-# *gated* form, in which an eigenvalue scales what leads to its own neuron and nothing else. `recruit`
-# removes neurons, the smallest eigenvalues first, while the validation loss rises by no more than a
-# twentieth.
+# Compare two forms of the same idea. The published form takes all weights from the full eigendecomposition.
+# In the *gated* form an eigenvalue scales the connections into its own neuron and nothing else.
+#
+# `search.spectral(1e-4)` trains under the penalty. Then `recruit` removes neurons, the smallest eigenvalues
+# first, while the validation loss rises by no more than a twentieth. The code prints how many are left in
+# each of four runs.
 
 # %%
 keys = jax.random.split(jax.random.key(0), 4)
@@ -69,9 +74,17 @@ jaxarch.plots.recruited(
 )
 
 # %% [markdown]
-# In the gated form the eigenvalues fall off a cliff behind the neurons that are needed. In the published
-# one they slope: there an eigenvalue is also in the weights of the next layer, and a neuron goes on through
-# them. What is left is an ordinary network of ordinary matrices:
+# Each panel of the figure above shows one hidden layer of the first run: its eigenvalues by size, the largest
+# first. Blue dots are neurons that are left, and gray ones were removed.
+#
+# In the gated form the eigenvalues fall off a cliff behind the neurons that are needed. In the published form
+# they slope. There an eigenvalue is also part of the weights into the next layer. So a neuron with a small
+# eigenvalue can still get input through the eigenvalues of the layer before.
+#
+# The result is an ordinary network of ordinary matrices, which `direct_weights` returns. The next figure
+# draws it for two runs of the gated form, from the inputs on the left to the outputs on the right.
+# Connections between neighboring layers are blue, and those that skip a layer are orange. Weights of at most
+# .05 are left out.
 
 # %%
 gated = [found["gated"].of_run(run) for run in range(2)]
@@ -79,8 +92,11 @@ weights = {f"run {i}": jaxarch.spectral.direct_weights(run.params, run.state) fo
 jaxarch.plots.architectures({"gated": weights}, cutoff=0.05)
 
 # %% [markdown]
-# Does it depend on the strength of the penalty? Strengths are traced, so that a sweep over them is one
-# program.
+# Does the result depend on the strength of the penalty? Try nine strengths, one run each. Strengths are
+# traced, so the sweep is one program.
+#
+# The left panel shows the neurons left, beside the teacher's 6. The right one shows the share of the variance
+# of the validation targets that the student does not explain.
 
 # %%
 student = task(jaxarch.spectral_network((6, 24, 24, 6), form="gated"))
@@ -109,8 +125,10 @@ right.set(xlabel="strength of the penalty", ylabel="unexplained variance")
 print(swept[jaxarch.NeuronMask].count(), "neurons are left")
 
 # %% [markdown]
-# **What was learned.** With two hidden layers the gated form comes near the teacher's width, 8 to 12
-# neurons for 6, while the published one keeps nearly all of its own; and a penalty that is too strong costs
-# accuracy, as the right figure shows. To go on: the page *Spectral networks* has eigenvalues that become
-# exactly 0, strengths by layer, and heads for convolutional networks; *What it finds* has its rivals, among
-# which a group lasso on ordinary weights does as well.
+# **What was learned.** With two hidden layers the gated form comes near the teacher's width: 8 to 12 neurons
+# for 6. The published form keeps nearly all of its own. A penalty that is too strong costs accuracy, as the
+# right panel shows.
+#
+# To go on: the page *Spectral networks* has eigenvalues that become exactly 0, strengths by layer, and heads
+# for convolutional networks. *What it finds* has rival methods, among which a group lasso on ordinary weights
+# does as well.

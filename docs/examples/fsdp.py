@@ -1,6 +1,9 @@
-"""Fully sharded data parallelism over 8 devices: a mask made, held and found where the parameters are.
+"""Fully sharded data parallelism over 8 devices, with a mask that is split like the parameters.
 
-On a machine with fewer, they are virtual ones of its CPU:
+SNIP keeps a tenth of the connections. The mask is made, held by the optimizer and found in its state, and
+every part of it stays on the device of its parameters.
+
+On a machine with fewer devices, this command makes 8 virtual ones of its CPU:
 
 XLA_FLAGS=--xla_force_host_platform_device_count=8 python docs/examples/fsdp.py --steps 100
 """
@@ -52,7 +55,7 @@ def step(params, state):
 
 for _ in range(steps):
     params, state, value = step(params, state)
-    # On virtual devices, steps that wait in line for one another's data may end in XLA's time-out.
+    # Wait for each step: on virtual devices, queued steps wait for one another's data, and XLA may time out.
     value.block_until_ready()
 
 optim.check_held(mask, params)

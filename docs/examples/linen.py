@@ -1,4 +1,6 @@
-"""Flax Linen with batch norm and dropout: GraSP chooses a tenth of the connections, and they are held.
+"""Flax Linen with batch norm and dropout: GraSP keeps a tenth of the connections, before training.
+
+During training `hold` wraps the optimizer, so that pruned weights stay 0.
 
 python docs/examples/linen.py --steps 300
 """
@@ -53,7 +55,8 @@ first, second, third = jax.random.split(jax.random.key(0), 3)
 start = net.init(first, x[:1], train=False)
 params, batch_stats = start["params"], start["batch_stats"]
 
-# GraSP takes the loss as a function of the parameters alone; kernels are scored, not scales and biases.
+# GraSP takes the loss as a function of the parameters alone, so all else is fixed in the lambda. It scores
+# kernels, but neither scales nor biases.
 scores = jaxarch.saliency.grasp(
     lambda params: loss_of(params, batch_stats, jnp.arange(500), second)[0], params
 )

@@ -1,4 +1,7 @@
-"""LoRA: low-rank corrections of a frozen network are trained, and half of their connections go on the way.
+"""LoRA: low-rank corrections of a frozen network are trained, and half of their connections are pruned.
+
+The network first learns the digits 0 to 4. Then the corrections learn the digits 5 to 9, and are pruned
+during that training.
 
 python docs/examples/lora.py --steps 300
 """
@@ -17,7 +20,7 @@ steps = parser.parse_args().steps
 
 digits = jaxarch.lab.data.load("digits")
 x, y = jnp.asarray(digits.x / 16), jnp.asarray(digits.y)
-old, new = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5] - 5)  # the digits it knows, and those it is to learn
+old, new = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5] - 5)  # old digits are learned first
 
 
 class Net(nnx.Module):
@@ -56,7 +59,7 @@ trained(net, optax.adam(1e-2), nnx.Param, old)
 net.hidden = nnx.LoRA(64, 8, 128, base_module=net.hidden, rngs=nnx.Rngs(1))
 net.head = nnx.LoRA(128, 8, 5, base_module=net.head, rngs=nnx.Rngs(2))
 
-# Corrections alone are trained; the mask that the optimiser holds falls to half of them.
+# Only the corrections are trained. The optimizer's mask shrinks from all of their connections to half.
 half = optax.polynomial_schedule(1.0, 0.5, power=3, transition_steps=max(steps // 2, 1))
 tx = jaxarch.optim.sparse(optax.adam(1e-2), half, every=max(steps // 20, 1), where="*lora*")
 loss, optimizer = trained(net, tx, nnx.LoRAParam, new)

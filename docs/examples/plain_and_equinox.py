@@ -1,4 +1,4 @@
-"""Plain functions and Equinox: an architecture learned in a loop of plain JAX, and one held in Equinox's.
+"""Plain functions and Equinox: a mask learned in a loop of plain JAX, and a mask held in a loop of Equinox.
 
 python docs/examples/plain_and_equinox.py --steps 300
 """
@@ -29,7 +29,7 @@ def accuracy_of(outputs):
     return (outputs[1200:].argmax(-1) == y[1200:]).mean()
 
 
-# Plain functions: weights stay as they were drawn, and their mask is learned by the two-temperature gradient.
+# Plain functions. The weights stay as drawn, and the two-temperature gradient learns a mask over them.
 def outputs_of(params, x):
     return jax.nn.relu(x @ params["hidden"]) @ params["head"]
 
@@ -59,7 +59,8 @@ for _ in range(steps):
 learned = masks.hard_mask(scores)
 found = accuracy_of(outputs_of(masks.apply_mask(learned, params), x))
 
-# Equinox: `params` is what the optimiser gets, the arrays of the module; a kernel is called `weight`.
+# Equinox. `params` has the arrays of the module, for the optimizer. Equinox calls a kernel `weight`. SNIP
+# chooses the mask before training.
 model = eqx.nn.MLP(64, 10, 256, 1, key=first)
 params, static = eqx.partition(model, eqx.is_inexact_array)
 

@@ -1,4 +1,4 @@
-"""ResNet-20 with batch norm, in epochs: SNIP chooses a tenth of its connections, for several seeds.
+"""ResNet-20 with batch norm, trained in epochs: SNIP keeps a tenth of the connections, for several seeds.
 
 python docs/examples/resnet.py --steps 500 --width 1
 """
@@ -26,7 +26,7 @@ problem = jaxarch.supervised(
     optimizer=optax.sgd(0.1, momentum=0.9),
     steps=asked.steps,
     batch_size=100,
-    sampling="epochs",  # each example once an epoch
+    sampling="epochs",  # each epoch has every example once
     train=np.arange(1200),
 )
 strategy = jaxarch.chain(jaxarch.search.snip(0.1), jaxarch.retrain("warm", nonnegative=False))

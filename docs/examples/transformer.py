@@ -1,4 +1,7 @@
-"""A small GPT with dropout: mask and weights are learned together, until a third of the connections is left.
+"""A small GPT with dropout: mask and weights are learned together, until 30% of the connections are left.
+
+`Masked` adds a score to every connection, and the penalty pushes scores down. `stop_at` freezes the scores
+once at most 30% of them are positive. Two optimizers train the scores and the weights.
 
 python docs/examples/transformer.py --steps 300
 """
@@ -57,6 +60,7 @@ def step(model, scores, weights, key):
 
 keys = jax.random.split(jax.random.key(1), steps)
 losses = [step(model, scores, weights, key) for key in keys]
+# The plain model has its weights under the mask, and computes without scores.
 plain = model.strip(0.3)
 plain.eval()
 found = loss_of(plain, *batch_of(jax.random.key(2)))
