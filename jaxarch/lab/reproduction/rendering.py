@@ -22,15 +22,15 @@ _PREFACE = f"""# What reproduces
 
 This page compares papers with measurements made here. Each figure and table of a paper that shows a result
 has a line, and so do sentences that state one. A line gives what the paper says, what was measured here,
-and the verdict. A letter stands for each paper, such as [D], and an id for each line, such as `D.figure-4`.
-`jaxarch reproduction` prints the record, `jaxarch reproduction ID` prints one line, and `jaxarch
-reproduction --format json` prints all of it for programs.
+and the verdict. Each paper has a letter, such as [D], and each line an id, such as `D.figure-4`.
+`jaxarch reproduction` prints an overview, and `jaxarch reproduction ID` prints one line in full. `jaxarch
+reproduction --format json` prints everything for programs.
 
 Numbers are medians with quartiles over runs (seeds and splits), never the best run. Differences are taken
 run by run, on the same splits. The mean of a difference comes with a 95% t interval. Its p is that of the
 two-sided Wilcoxon signed-rank test, not adjusted for other tests.
 
-To change this page, edit `jaxarch/lab/reproduction/*.toml` and write the page with
+To change this page, edit `jaxarch/lab/reproduction/*.toml` and run
 `{WRITE}`.
 """
 
