@@ -20,15 +20,17 @@ _HEADINGS = ("measured", "median [quartiles]", "mean [95%]", "p", "runs")
 
 _PREFACE = f"""# What reproduces
 
-A line for each figure and table of the papers that shows a result, and for sentences that state one: what
-the paper says, what was measured here, and the verdict. `jaxarch reproduction` prints it, `jaxarch
-reproduction ID` one line, and `jaxarch reproduction --format json` all of it for programs.
+This page compares papers with measurements made here. Each figure and table of a paper that shows a result
+has a line, and so do sentences that state one. A line gives what the paper says, what was measured here,
+and the verdict. Each paper has a letter, such as [D], and each line an id, such as `D.figure-4`.
+`jaxarch reproduction` prints an overview, and `jaxarch reproduction ID` prints one line in full. `jaxarch
+reproduction --format json` prints everything for programs.
 
-Numbers are medians with quartiles over runs (seeds and splits), never the best run. A difference is taken run
-by run, on the same splits: its mean has a 95% t interval, its p is that of the two-sided Wilcoxon signed-rank
-test, not adjusted for other tests.
+Numbers are medians with quartiles over runs (seeds and splits), never the best run. Differences are taken
+run by run, on the same splits. The mean of a difference comes with a 95% t interval. Its p is that of the
+two-sided Wilcoxon signed-rank test, not adjusted for other tests.
 
-This page is written from `jaxarch/lab/reproduction/*.toml`, which is where to change it, by
+To change this page, edit `jaxarch/lab/reproduction/*.toml` and run
 `{WRITE}`.
 """
 
