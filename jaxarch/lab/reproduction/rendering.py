@@ -25,7 +25,7 @@ the paper says, what was measured here, and the verdict. `jaxarch reproduction` 
 reproduction ID` one line, and `jaxarch reproduction --format json` all of it for programs.
 
 Numbers are medians with quartiles over runs (seeds and splits), never the best run. A difference is taken run
-by run, on the same splits: its mean has a 95% t interval, its p is that of the two-sided Wilcoxon signed-rank
+by run, on the same splits: its mean has a 95% t interval, its p is from the two-sided Wilcoxon signed-rank
 test, not adjusted for other tests.
 
 This page is written from `jaxarch/lab/reproduction/*.toml`, which is where to change it, by
