@@ -98,8 +98,8 @@ def plan(settings: Settings) -> list[str]:
         f"heads: {', '.join(settings.heads)}, trained on {task.train.shape[1]} pictures of "
         f"{settings.dataset}, {len(np.unique(task.images.y))} classes, {task.held_out.shape[1]} held out, "
         f"tested on {len(task.test)}",
-        f"trainings: {settings.seeds} of backbones, and {len(settings.heads) * settings.seeds} of heads, "
-        f"{settings.steps} steps of batch {settings.batch_size} each",
+        f"trainings: {settings.seeds} of backbones, and {len(settings.heads) * settings.seeds} of heads "
+        f"for {settings.steps} steps of batch {settings.batch_size}",
     ]
 
 

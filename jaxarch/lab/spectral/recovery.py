@@ -239,7 +239,10 @@ def _table(width: int, chosen: pd.DataFrame, seconds: pd.Series, enough: float) 
         rows.append(
             (f"{depth} x {width}", rival, f"{len(there)} of {len(runs)}", *found, f"{seconds[rival]:.1f}")
         )
-    title = f"teachers of {width} neurons a layer: fewest neurons with a validation R^2 of {enough:g}"
+    title = (
+        f"teachers of {width} neurons a layer: fewest neurons with a validation R^2 of {enough:g}, after "
+        "training once more"
+    )
     columns = ("teacher", "rival", "reached", "neurons left", "depth found", "test R^2", "seconds per run")
     return tables.table(title, columns, rows)
 

@@ -244,7 +244,7 @@ def _trials(trials: pd.DataFrame) -> Table:
                 str(len(of)),
             )
         )
-    columns = ("method", "learning rate", "own number", "accuracy, defaults", "accuracy, chosen", "trials")
+    columns = ("method", "learning rate", "own setting", "accuracy, defaults", "accuracy, chosen", "trials")
     return tables.table("settings chosen by accuracy on held-out rows", columns, rows)
 
 
