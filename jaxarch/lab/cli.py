@@ -48,9 +48,13 @@ def _of_a_result_folder(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a command that writes a result folder."""
     force = click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
     root = click.option(
-        "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
+        "--root",
+        default="results",
+        show_default=True,
+        metavar="DIR",
+        help="Folder for numbered folders.",
     )
-    out = click.option("--out", metavar="DIR", help="Write to this folder in place of a numbered one.")
+    out = click.option("--out", metavar="DIR", help="Write to this folder instead of a numbered one.")
     return out(root(force(command)))
 
 
@@ -63,26 +67,36 @@ def app() -> None:
 @app.command()
 @click.argument("experiment", required=False)
 @click.option(
-    "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting; see `jaxarch list NAME`."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Change a setting; see `jaxarch list EXPERIMENT`.",
 )
-@click.option("--seeds", metavar="N", help="Independent runs: short for --set seeds=N.")
+@click.option("--seeds", metavar="N", help="Number of runs; short for --set seeds=N.")
 @click.option(
-    "--dataset", metavar="NAME|NPZ", help="Short for --set dataset=...: a name, or an npz file with x and y."
+    "--dataset",
+    metavar="NAME|NPZ",
+    help="Data set: a name, or an npz file with x and y; short for --set dataset=...",
 )
 @_of_a_result_folder
-@click.option("--dry-run", is_flag=True, help="Say what would be trained and what it takes, and stop.")
+@click.option("--dry-run", is_flag=True, help="Print what would be trained, its memory and time, and stop.")
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Have other processes make the parts: a Dask scheduler's workers, or local:N for N processes here.",
+    help="Train in other processes: a Dask scheduler's workers, or local:N for N processes here.",
 )
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option(
-    "--distributed", is_flag=True, help="One of several processes of SLURM, MPI, Kubernetes or a TPU pod."
+    "--distributed",
+    is_flag=True,
+    help="Run as one of several processes: of SLURM, MPI, Kubernetes or a TPU pod.",
 )
-@click.option("--processes", type=int, metavar="N", help="With --distributed: start N on this machine.")
-@click.option("--coordinator", metavar="HOST:PORT", help="Of process 0, where the N are started by hand.")
-@click.option("--process", type=int, metavar="I", help="Which of them this is, from 0.")
+@click.option("--processes", type=int, metavar="N", help="With --distributed: start N processes here.")
+@click.option("--coordinator", metavar="HOST:PORT", help="Address of process 0, if you start them by hand.")
+@click.option(
+    "--process", type=int, metavar="I", help="Index of this process, from 0, if you start them by hand."
+)
 def run(
     experiment: str | None,
     assignments: tuple[str, ...],
@@ -99,15 +113,16 @@ def run(
     coordinator: str | None,
     process: int | None,
 ) -> None:
-    """Run an experiment and write a numbered folder with its results, figures and manifest.
+    """Run an experiment and write its results to a folder.
 
-    Without a name, run every strategy of [D] on handwritten digits, {1,2,3} against {4,5,6}.
+    The numbered folder holds tables, figures and a manifest. Without a name, run every strategy of [D] on
+    handwritten digits, {1,2,3} against {4,5,6}.
     """
     launcher.check(distributed, coordinator, processes, process)
     if distributed and dry_run:
-        raise ArgumentError("--dry-run: expected without --distributed, in one process")
+        raise ArgumentError("--dry-run: cannot be combined with --distributed; leave one of them out")
     if distributed and cluster is not None:
-        raise ArgumentError("--cluster: expected without --distributed; its workers are processes apart")
+        raise ArgumentError("--cluster: cannot be combined with --distributed; leave one of them out")
     mine = launcher.place() if distributed else None
     if distributed and mine is None:
         sys.exit(launcher.launch(coordinator, processes, process))
@@ -184,17 +199,17 @@ def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFo
         failure = _page_failure(reported)
     if folder.taken is not None:
         raise ArgumentError(
-            f"out: {shown(folder.taken, 200)} was made by another while this ran, and is left alone; the "
+            f"out: another process made {shown(folder.taken, 200)} during this run, so it is left alone; the "
             f"results are in {shown(folder.path, 200)}"
         )
     if isinstance(failure, OSError):
         what, again = (
-            ("figures: they", "jaxarch report DIR draws them")
+            ("figures", "jaxarch report DIR draws them")
             if reported is None
-            else (f"{html_report.NAME}: it", "jaxarch report DIR --html writes it")
+            else (html_report.NAME, "jaxarch report DIR --html writes it")
         )
         raise ArgumentError(
-            f"{what} could not be written ({failure.strerror}); the results are in "
+            f"{what}: could not be written ({failure.strerror}); the results are in "
             f"{shown(folder.path, 200)}, and {again}"
         )
     if failure is not None:
@@ -205,9 +220,9 @@ def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFo
 @click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True)
 @_of_a_result_folder
 def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -> None:
-    """Combine several result folders into one: the same experiment and settings, different keys.
+    """Combine result folders that differ only in their keys.
 
-    Use it to split the seeds of a long experiment over machines or sittings, each with its own --set key=N.
+    Use it to split the seeds of a long experiment over machines or days, each run with its own --set key=N.
     """
     from jaxarch.lab import results
     from jaxarch.lab.harness import Results, combined, write
@@ -216,7 +231,9 @@ def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -
     for part in parts:
         here = part.folder.resolve()
         if out is not None and Path(out).resolve() in (here, *here.parents):
-            raise ArgumentError(f"out: {shown(out)} is, or holds, one of the folders that are combined")
+            raise ArgumentError(
+                f"out: {shown(out)} is, or contains, one of the combined folders; choose another"
+            )
     chosen = _experiment(parts[0].manifest["experiment"])
     with _of_altered_files("combined", *folders):
         found = combined(chosen, parts)
@@ -232,9 +249,9 @@ def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -
 @click.option(
     "--against", metavar="OTHER", help="Compare with another folder of this experiment: DIR minus OTHER."
 )
-@click.option("--html", is_flag=True, help="Write a page for the browser too, into DIR.")
+@click.option("--html", is_flag=True, help="Also write a page for the browser into DIR.")
 def report(folder: str, against: str | None, html: bool) -> None:
-    """Print the tables of a result folder again, and redraw its figures from its files.
+    """Print the tables of a result folder and redraw its figures.
 
     With --against, print the settings that differ and the differences of medians.
     """
@@ -278,7 +295,7 @@ def _report_of(folder: str, figures: Path | None = None) -> Reported:
     with _of_altered_files("reported on", folder):
         reported, failure = _reported(experiment, Path(folder), figures)
         if isinstance(failure, OSError):
-            raise ArgumentError(f"figures: they could not be written ({failure.strerror})") from failure
+            raise ArgumentError(f"figures: could not be written ({failure.strerror})") from failure
         if reported is None:
             assert failure is not None
             raise failure
@@ -299,8 +316,8 @@ def _of_altered_files(done: str, *folders: str) -> Iterator[None]:
                 raise
             names = ", ".join(shown(Path(folder)) for folder in folders)
             raise ArgumentError(
-                f"folder: {names} cannot be {done}, since its files are not as jaxarch run wrote them; were "
-                "they altered?"
+                f"folder: {names} cannot be {done}: some files are not as jaxarch run wrote them; were they "
+                "altered?"
             ) from error
 
 
@@ -313,7 +330,10 @@ def _is_of_a_figure(error: Exception) -> bool:
 @app.command(name="list")
 @click.argument("experiment", required=False)
 def list_(experiment: str | None) -> None:
-    """List what can be run; with an experiment's name, list its settings, their defaults and meaning."""
+    """List experiments, searches, transforms and data sets.
+
+    With an experiment's name, list its settings, their defaults and their meaning.
+    """
     from jaxarch.lab.harness.catalogue import EXPERIMENTS
 
     console = _console()
@@ -363,15 +383,20 @@ def list_(experiment: str | None) -> None:
 
 @app.command()
 @click.argument("name", required=False, metavar="[NAME|NPZ]")
-@click.option("--download", is_flag=True, help="Fetch it over the network first.")
+@click.option("--download", is_flag=True, help="Download the data set first.")
 def data(name: str | None, download: bool) -> None:
-    """List the data sets: whether and where each is ready, how to get it; with a name, examples per class."""
+    """List the data sets, where each one is, and how to get it.
+
+    With a name, show one data set and its number of examples per class.
+    """
     from jaxarch.lab.data import listing, sources
 
     console = _console()
     if download:
         if name is None:
-            raise ArgumentError("download: expected a name, as in jaxarch data mnist --download")
+            raise ArgumentError(
+                "download: expected the name of a data set, as in jaxarch data mnist --download"
+            )
         interruption.tell(lambda: "nothing was written")  # A partial download is removed.
         console.print(f"downloaded into {sources.download(name)}", soft_wrap=True)
     for line in listing.overview() if name is None else listing.details(name):
@@ -384,13 +409,15 @@ def data(name: str | None, download: bool) -> None:
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "json"]),
-    help="Tables for the terminal (the default), the document, or a list of objects.",
+    help="Tables for the terminal (the default), the whole page, or a list of objects.",
 )
 @click.option(
-    "--measured", metavar="DIR", help="Print a result folder's findings.csv as TOML, for a line's file."
+    "--measured", metavar="DIR", help="Print findings.csv of a result folder as TOML, to paste into a line."
 )
 def reproduction(line: str | None, form: str | None, measured: str | None) -> None:
-    """Show the papers' results beside what was measured; with a line's id, show that line in full.
+    """Show the papers' results beside what was measured.
+
+    With the id of a line, show that line in full.
 
     `jaxarch reproduction --format markdown` prints docs/reproduction.md.
     """
@@ -398,7 +425,7 @@ def reproduction(line: str | None, form: str | None, measured: str | None) -> No
 
     if measured is not None:
         if line is not None or form is not None:
-            raise ArgumentError("--measured: expected no line and no --format beside it")
+            raise ArgumentError("--measured: cannot be combined with LINE or --format; leave them out")
         click.echo(book.as_toml(book.read_findings(measured)), nl=False)
         return
     papers = book.read() if line is None else book.only(book.read(), line)
@@ -419,20 +446,25 @@ def reproduction(line: str | None, form: str | None, measured: str | None) -> No
     type=click.Choice(["text", "markdown", "json"]),
     default="text",
     show_default=True,
-    help="For the terminal, for papers, or a list of objects.",
+    help="Tables for the terminal, markdown for papers, or a list of objects.",
 )
-@click.option("--cases", type=int, help="How many to draw for each inequality; 10,000 by default.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the cases that are drawn.")
+@click.option("--cases", type=int, help="Number of cases drawn for each inequality; 10,000 by default.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the drawn cases.")
 @click.option(
     "--search", type=float, metavar="SECONDS", help="Search this long for the worst case of one claim."
 )
 @click.option(
-    "--list", "only_list", is_flag=True, help="How each claim is known and where its proof is; runs no check."
+    "--list",
+    "only_list",
+    is_flag=True,
+    help="List how each claim is known and where its proof is; check none.",
 )
 def claims(
     claim: str | None, form: str, cases: int | None, seed: int, search: float | None, only_list: bool
 ) -> None:
-    """Check the papers' theorems and ours, one line each; with a claim's id, show that claim in full.
+    """Check the theorems of the papers and of jaxarch.
+
+    Print one line for each; with the id of a claim, show that claim in full.
 
     Exit status 1 if any verdict is not the recorded one, or a search finds a case that breaks the claim.
     """
@@ -444,7 +476,7 @@ def claims(
 
     if only_list:
         if claim is not None or form == "json" or cases is not None or search is not None:
-            raise ArgumentError("--list: expected no claim, --cases or --search beside it, text or markdown")
+            raise ArgumentError("--list: cannot be combined with CLAIM, --cases, --search or --format json")
         if form == "markdown":
             click.echo(book.listed_as_markdown(book.CLAIMS.values()), nl=False)
         else:
@@ -452,7 +484,9 @@ def claims(
         return
     if search is not None:
         if claim is None or form != "text" or cases is not None:
-            raise ArgumentError("--search: expected the id of one claim, without --format and --cases")
+            raise ArgumentError(
+                "--search: expected the id of one claim, and no --format or --cases beside it"
+            )
         _search_worst_case(claim, search, jax.random.key(seed))
         return
     ids = [chosen.id for chosen in book.chosen(claim)]
@@ -515,7 +549,7 @@ def _what_is_left(folder: ResultFolder, resume: str) -> str:
     if folder.finished:
         return f"the results are in {folder.path}"
     if resume and Path(resume).is_dir():
-        return f"what is done is kept in {resume}, and the same command goes on from there"
+        return f"finished work is kept in {resume}; run the same command again to continue"
     return "nothing was written"
 
 

@@ -64,7 +64,9 @@ def check(distributed: bool, coordinator: str | None, processes: int | None, pro
     given = {"--coordinator": coordinator, "--processes": processes, "--process": process}
     for name, value in given.items():
         if value is not None and not distributed:
-            raise ArgumentError(f"{name}: expected --distributed beside it")
+            raise ArgumentError(
+                f"{name}: works only with --distributed; add --distributed, or leave {name} out"
+            )
     if processes is not None and processes < 1:
         raise ArgumentError(f"--processes: expected at least 1, got {processes}")
     if coordinator is None and process is None:
@@ -72,8 +74,8 @@ def check(distributed: bool, coordinator: str | None, processes: int | None, pro
     for name, value in given.items():
         if value is None:
             raise ArgumentError(
-                f"{name}: expected too: by hand it is --coordinator HOST:PORT --processes N --process I, in "
-                "each of N processes; on one machine --processes N alone starts them"
+                f"{name}: missing; to start N processes by hand, give --coordinator HOST:PORT --processes N "
+                "--process I in each; to start all on this machine, give --processes N alone"
             )
     host, _, port = str(coordinator).rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
@@ -218,7 +220,7 @@ def _watched(children: list[_Child]) -> int:
     if failed is None:
         return 0
     if failed.is_after_another():
-        _say(f"{failed.name} was ended, since {failed.lost()} ended or cannot be reached")
+        _say(f"{failed.name} was ended because {failed.lost()} ended or cannot be reached")
         return LOST
     status = failed.status() or 0
     if status > 0 and failed.place.terminal is None and children[0].status() != status:

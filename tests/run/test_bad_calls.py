@@ -314,16 +314,14 @@ def balanced(labels=Y, key=None):
 
 
 DATA = {
-    "data: expected a Dataset, as of load or from_arrays(x, y), got (": lambda: jaxarch.lab.data.unit_norm(
-        (X, Y)
-    ),
-    "data: expected a Dataset, as of load or from_arrays(x, y), got Problem": lambda: two_groups(learn()),
+    "data: expected a Dataset, got (": lambda: jaxarch.lab.data.unit_norm((X, Y)),
+    "data: expected a Dataset, got Problem": lambda: two_groups(learn()),
     "positive: expected class labels such as (1, 2, 3), got 1": lambda: two_groups(positive=1),
     "orientations: expected some of (False, True), got ()": lambda: two_groups(orientations=()),
     "orientations: expected True or False, got 'yes'": lambda: two_groups(orientations=("yes",)),
     "key: expected one, as of jax.random.key(0), got 7": lambda: two_groups(key=7),
     "key: expected one, as of jax.random.key(0), got 8": lambda: balanced(key=8),
-    "labels: expected integers from 0 on, shape (examples,), got <U1": lambda: balanced(["a", "b"]),
+    "labels: expected non-negative integers of shape (examples,), got <U1": lambda: balanced(["a", "b"]),
     "labels: expected an array": lambda: balanced([[1], [1, 2]]),
     "x: expected finite numbers of shape (examples, features), got object": lambda: (
         jaxarch.lab.data.principal_components({"a": X}, 1)
@@ -339,7 +337,7 @@ DATA = {
     "x: expected pictures of shape (batch, height, width, channels), got {'a'": lambda: (
         jaxarch.io.crop_and_flip()(jax.random.key(0), {"a": X})
     ),
-    "data: expected y of classes, integers of shape (n,), got None": lambda: learn(
+    "data: expected y to be integer classes of shape (n,), got None": lambda: learn(
         data=(X, None), gather=jaxarch.lab.data.take_task_rows
     ),
     'per_run: expected {"targets"': lambda: learn(data=(X, Y), gather=jaxarch.lab.data.take_task_rows),

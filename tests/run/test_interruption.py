@@ -107,7 +107,7 @@ def test_a_run_that_can_be_resumed_says_so(start, tmp_path):
     _, error = process.communicate(timeout=60)
     assert process.returncode == 143
     assert error == (
-        "jaxarch: terminated; what is done is kept in kept, and the same command goes on from there\n"
+        "jaxarch: terminated; finished work is kept in kept; run the same command again to continue\n"
     )
 
 

@@ -67,11 +67,11 @@ def test_the_first_devices_are_used_and_no_process_has_more_than_it_has(devices,
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((False, "a:1", None, None), "--coordinator: expected --distributed beside it"),
-        ((False, None, 2, None), "--processes: expected --distributed beside it"),
-        ((True, "a:1", None, None), "--processes: expected too: by hand it is"),
-        ((True, "a:1", 2, None), "--process: expected too: by hand it is"),
-        ((True, None, 2, 0), "--coordinator: expected too: by hand it is"),
+        ((False, "a:1", None, None), "--coordinator: works only with --distributed"),
+        ((False, None, 2, None), "--processes: works only with --distributed"),
+        ((True, "a:1", None, None), "--processes: missing; to start N processes by hand"),
+        ((True, "a:1", 2, None), "--process: missing; to start N processes by hand"),
+        ((True, None, 2, 0), "--coordinator: missing; to start N processes by hand"),
         ((True, None, 0, None), "--processes: expected at least 1, got 0"),
         ((True, "a", 2, 0), "--coordinator: expected HOST:PORT of process 0, got 'a'"),
         ((True, "a:99999", 2, 0), "--coordinator: expected HOST:PORT of process 0, got 'a:99999'"),
@@ -334,7 +334,7 @@ def test_where_each_process_has_a_launcher_the_other_one_says_who_is_lost(tmp_pa
     os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
     errors = [each.communicate(timeout=90)[1] for each in both]
     assert [each.returncode for each in both] == [launcher.LOST] * 2
-    assert "process 0 of 2 was ended, since process 1 ended or cannot be reached" in errors[0]
+    assert "process 0 of 2 was ended because process 1 ended or cannot be reached" in errors[0]
     assert "process 1 of 2 ended (signal 9)" in errors[1]
 
 

@@ -100,6 +100,6 @@ class Chart:
         """Description of the chart in words, for readers who cannot see it."""
         names = ", ".join(map(str, self.points[self.series].unique()))
         return (
-            f"{self.title}: {len(self.points)} runs as points, {self.label(self.x)} across and "
-            f"{self.label(self.y)} up. {self.label(self.series)}: {names}."
+            f"{self.title}: {len(self.points)} runs as points, {self.label(self.x)} on the horizontal "
+            f"axis and {self.label(self.y)} on the vertical axis. {self.label(self.series)}: {names}."
         )

@@ -45,8 +45,8 @@ def javascript() -> str:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise ArgumentError(
-            "charts: vl-convert, which has the library that draws them, ended with status "
-            f"{done.returncode} ({shown(lines[-1])}); it takes much virtual memory: see `ulimit -v`"
+            "charts: vl-convert, which has their JavaScript library, ended with status "
+            f"{done.returncode} ({shown(lines[-1])}); if virtual memory is limited, raise `ulimit -v`"
         )
     return done.stdout
 

@@ -152,6 +152,6 @@ def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, c
     inequalities = drawn_checks(found)
     if check >= len(inequalities):
         raise ArgumentError(
-            f"check: {claim} has {len(inequalities)} inequalities, counted from 0, got {check}"
+            f"check: expected 0 to {len(inequalities) - 1}, the inequalities of {claim}, got {check}"
         )
     return search(inequalities[check], seconds, key)

@@ -160,7 +160,7 @@ _HEAD = (
     "What the papers state and what jaxarch adds, and how each is known. *Proved* and *refuted by hand*",
     "lead to the proof, which is for all sizes. *In symbols* is a check by algebra, *proved on a box* one",
     "by interval arithmetic, *exactly* one in whole numbers or fractions, in the cases that are named;",
-    "*sampled* is in floating point, in 10,000 cases drawn from what is named, by the names in the Python.",
+    "*sampled* is in floating point, in 10,000 cases drawn from the ranges of the named variables.",
     "`jaxarch claims CLAIM` runs the checks of a claim and says what they found, and",
     "`jaxarch claims --list --format markdown > docs/claims.md` writes this page.",
     "",

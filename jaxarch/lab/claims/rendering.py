@@ -129,7 +129,7 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"  {_sides(sides)}")
         yield Text(f"  {counterexample.line}", no_wrap=True, overflow="ignore")
     for control, sides in zip(claim.controls, outcome.controls, strict=True):
-        yield Text(f"\nIt {'holds' if sides.holds else 'FAILS'} at")
+        yield Text(f"\nThe printed form {'holds' if sides.holds else 'FAILS'} at")
         yield Text(f"  {_case(control.case)}")
         yield Text(f"  {_sides(sides)}")
     if claim.see:

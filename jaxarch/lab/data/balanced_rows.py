@@ -53,7 +53,7 @@ def balanced_rows(
     _check(labels, rows)
     classes = np.unique(labels)
     if (per_class is None) == (size is None):
-        raise ArgumentError("size: expected either size or per_class, and not both")
+        raise ArgumentError("size: expected size or per_class, exactly one of the two")
     argument, wanted = ("per_class", per_class) if size is None else ("size", size)
     check_count(argument, wanted)
     assert wanted is not None
@@ -65,7 +65,8 @@ def balanced_rows(
         there = rows[labels[rows] == label]
         if len(there) < count:
             raise ArgumentError(
-                f"{argument}: {count} of each class are asked for, but of class {label} rows has {len(there)}"
+                f"{argument}: expected at least {count} rows of each class, got {len(there)} of class "
+                f"{label}; ask for fewer"
             )
         picked.append(draw(jax.random.fold_in(key, label), there, count))
     return np.stack(picked, axis=1).reshape(-1).astype(np.int32)
@@ -81,11 +82,11 @@ def draw(key: Array, rows: np.ndarray, count: int) -> np.ndarray:
 def _check(labels: np.ndarray, rows: np.ndarray) -> None:
     if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "iu":
         raise ArgumentError(
-            f"labels: expected integers from 0 on, shape (examples,), got {labels.dtype} of shape "
+            f"labels: expected non-negative integers of shape (examples,), got {labels.dtype} of shape "
             f"{labels.shape}"
         )
     if labels.min() < 0:
-        raise ArgumentError(f"labels: expected integers from 0 on, got some from {labels.min()} on")
+        raise ArgumentError(f"labels: expected non-negative integers, got {labels.min()} among them")
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
         raise ArgumentError(f"rows: expected integers, shape (n,), got {rows.dtype} of shape {rows.shape}")
     if rows.min() < 0 or rows.max() >= len(labels):
@@ -93,4 +94,4 @@ def _check(labels: np.ndarray, rows: np.ndarray) -> None:
             f"rows: expected 0 to {len(labels) - 1}, the rows of labels, got {rows.min()} to {rows.max()}"
         )
     if len(np.unique(rows)) < len(rows):
-        raise ArgumentError("rows: some occur twice")
+        raise ArgumentError("rows: some occur twice; give each row once")

@@ -69,7 +69,9 @@ def check_dataset(data: object) -> None:
       ArgumentError: not a `Dataset`; says how to make one from arrays.
     """
     if not isinstance(data, Dataset):
-        raise ArgumentError(f"data: expected a Dataset, as of load or from_arrays(x, y), got {shown(data)}")
+        raise ArgumentError(
+            f"data: expected a Dataset, got {shown(data)}; load or from_arrays(x, y) makes one"
+        )
     # A Dataset can be made by hand, without the checks of from_arrays.
     x, y = data.x, data.y
     is_right = all(isinstance(array, np.ndarray) and array.dtype.kind in "biuf" for array in (x, y))
@@ -106,7 +108,9 @@ def checked_labels(y: object, examples: int) -> np.ndarray:
     if labels.dtype.kind not in "iu":
         raise ArgumentError(f"y: expected integer class labels, got dtype {labels.dtype}")
     if len(labels) and (labels.min() < 0 or labels.max() > 2**31 - 1):
-        raise ArgumentError(f"y: expected class labels from 0 on, got {labels.min()} to {labels.max()}")
+        raise ArgumentError(
+            f"y: expected class labels of 0 to {2**31 - 1}, got {labels.min()} to {labels.max()}"
+        )
     if len(np.unique(labels)) < 2:
         raise ArgumentError(f"y: expected at least two classes, got {np.unique(labels).tolist()}")
     return labels.astype(np.int32)

@@ -49,7 +49,8 @@ def images() -> Images:
     """
     place = find()
     if place is None:
-        raise ArgumentError(f"dataset: none of {', '.join(map(str, data_folders()))} has mnist")
+        folders = ", ".join(map(str, data_folders()))
+        raise ArgumentError(f"dataset: mnist is in none of {folders}; jaxarch data mnist --download gets it")
     if place.name == FOLDER:
         parts = {"train": _read_archives(place, "train"), "test": _read_archives(place, "t10k")}
     else:
@@ -96,7 +97,7 @@ def _read_archive(path: Path) -> np.ndarray:
     """Read the array of an archive in IDX format: a type, the number of axes, their lengths, the values."""
     packed = path.read_bytes()
     if hashlib.sha256(packed).hexdigest() != ARCHIVES[path.name]:
-        raise ArgumentError(f"dataset: {path} is truncated, altered or foreign: its SHA-256 is not MNIST's")
+        raise ArgumentError(f"dataset: {path} is not MNIST's, or damaged (wrong SHA-256); download it again")
     content = gzip.decompress(packed)
     axes = content[3]
     shape = np.frombuffer(content, ">i4", axes, offset=4)
@@ -113,5 +114,7 @@ def _in_order(
     ]
     order = sorted(range(len(hashes)), key=hashes.__getitem__)
     if hashlib.sha256(b"".join(hashes[row] for row in order)).hexdigest() != CONTENT[split]:
-        raise ArgumentError(f"dataset: {place} holds other pictures than MNIST's as {split!r}")
+        raise ArgumentError(
+            f"dataset: {place} has pictures in {split!r} that are not MNIST's; download it again"
+        )
     return images[order].reshape(-1, 28, 28), labels[order].astype(np.int32)

@@ -59,7 +59,7 @@ def download_with_tfds(module: str, builder: str, folder: Path) -> Path:
                 os.replace(file, folder / name)
     except (OSError, NonMatchingChecksumError, ExtractError, DownloadError, ModuleNotFoundError) as error:
         raise ArgumentError(
-            f"download: {builder} was not downloaded into {folder} ({one_line(error)})"
+            f"download: cannot download {builder} into {folder} ({one_line(error)})"
         ) from None
     return folder
 
@@ -87,4 +87,4 @@ def check_reachable(url: str) -> None:
     attempt.start()
     attempt.join(PATIENCE)
     if not opened.is_set():
-        raise ArgumentError(f"download: no connection to {target.hostname}; is there a network?")
+        raise ArgumentError(f"download: no connection to {target.hostname}; is this machine online?")

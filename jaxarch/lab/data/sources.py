@@ -54,8 +54,8 @@ def prepared(name: str, description: str, citation: str) -> Source:
     """Return the source of a data set of pictures that tensorflow-datasets prepares."""
     return Source(
         description,
-        f"tfds build {name} (needs pip install 'jaxarch[data]' tensorflow; to read it needs no TensorFlow); "
-        "or name in TFDS_DATA_DIR or JAXARCH_DATA a folder where tensorflow-datasets has prepared it",
+        f"tfds build {name} (needs pip install 'jaxarch[data]' tensorflow; reading needs no TensorFlow); "
+        "or set TFDS_DATA_DIR or JAXARCH_DATA to a folder where tensorflow-datasets has prepared it",
         citation,
         status=lambda: prepared_status(find_prepared(name)),
         images=lambda: load_prepared(name),
@@ -72,7 +72,7 @@ SOURCES: dict[str, Source] = {
     ),
     "mnist": Source(
         "handwritten digits, 70000 x 64 (28 x 28 pixels, cropped and pooled), classes 0-9",
-        "jaxarch data mnist --download (needs pip install 'jaxarch[data]'); or name in JAXARCH_DATA a folder "
+        "jaxarch data mnist --download (needs pip install 'jaxarch[data]'); or set JAXARCH_DATA to a folder "
         f"with the files of tensorflow-datasets, or with the four archives in {mnist.FOLDER}/",
         "Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits, 1998",
         mnist.status,
@@ -154,7 +154,7 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
         pictures = SOURCES[name].images
         if pictures is None:
             known = [other for other, source in SOURCES.items() if source.images]
-            raise ArgumentError(f"dataset: {name} has no pictures; these have: {', '.join(known)}")
+            raise ArgumentError(f"dataset: {name} has no pictures; expected one of {', '.join(known)}")
         _check_ready(name)
         return pictures()
     if _is_file(name):
@@ -188,13 +188,13 @@ def download(name: str) -> Path:
       >>> folder = jaxarch.lab.data.download("mnist")  # doctest: +SKIP
       >>> jaxarch.lab.data.download("citeseer")  # doctest: +ELLIPSIS
       Traceback (most recent call last):
-      jaxarch.ArgumentError: download: citeseer is not fetched by jaxarch; to get it: ...
+      jaxarch.ArgumentError: download: jaxarch cannot download citeseer; to get it: ...
     """
     if not isinstance(name, str) or name not in SOURCES:
         raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(str(name), SOURCES)}")
     source = SOURCES[name]
     if source.download is None:
-        raise ArgumentError(f"download: {name} is not fetched by jaxarch; to get it: {source.how_to_get}")
+        raise ArgumentError(f"download: jaxarch cannot download {name}; to get it: {source.how_to_get}")
     return source.download()
 
 
@@ -209,7 +209,7 @@ def _is_file(name: str) -> bool:
     try:
         return Path(name).suffix == ".npz" or Path(name).is_file()
     except OSError as error:
-        raise ArgumentError(f"dataset: cannot look for {shown(name)} ({error.strerror})") from None
+        raise ArgumentError(f"dataset: cannot look up {shown(name)} ({error.strerror})") from None
 
 
 def _read_arrays(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -99,7 +99,7 @@ def two_groups(
         if there < wanted:
             raise ArgumentError(
                 f"train_per_class: class {label} of {data.name} has {there} examples, but "
-                f"{train_per_class} + {test_per_class} are asked for; at most {there} in all"
+                f"{train_per_class} + {test_per_class} were asked for; expected at most {there} in all"
             )
 
     train, test = [], []
@@ -149,9 +149,9 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Arr
     x, y = data
     check_arrays("data", x)
     if getattr(y, "ndim", None) != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
-        raise ArgumentError(f"data: expected y of classes, integers of shape (n,), got {shown(y)}")
+        raise ArgumentError(f"data: expected y to be integer classes of shape (n,), got {shown(y)}")
     if not isinstance(per_run, Mapping) or "targets" not in per_run:
-        raise ArgumentError('per_run: expected {"targets": ...}, as two_groups makes them')
+        raise ArgumentError('per_run: expected {"targets": ...}, as two_groups returns it')
     check_array("rows", rows)
     if not jnp.issubdtype(rows.dtype, jnp.integer):
         raise ArgumentError(f"rows: expected integers, got dtype {rows.dtype}")
@@ -163,9 +163,13 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Arr
         # NumPy raises on an index that is too large, but JAX takes the last entry instead; so check here.
         numbers = np.asarray(rows)
         if numbers.size and not -len(y) <= numbers.min() <= numbers.max() < len(y):
-            raise ArgumentError(f"rows: the data have {len(y)} examples, got {shown(rows)}")
+            raise ArgumentError(
+                f"rows: expected rows of the data, which have {len(y)} examples, got {shown(rows)}"
+            )
         if numbers.size and np.asarray(y)[numbers].max() >= len(targets):
-            raise ArgumentError(f"per_run: the data have more than {len(targets)} classes")
+            raise ArgumentError(
+                f"per_run: expected a target for every class of the data, got {len(targets)} targets"
+            )
     return take_rows(x, None, rows), targets[y[rows]]
 
 

@@ -166,7 +166,7 @@ def _decode(place: Path, split: str) -> dict[str, np.ndarray]:
             raise
         except Exception as error:  # the decoders may raise anything on foreign bytes
             raise ArgumentError(
-                f"dataset: {path} is missing, truncated, altered or foreign ({one_line(error)})"
+                f"dataset: {path} is missing, damaged or another file ({one_line(error)})"
             ) from None
     return {"images": images, "labels": labels}
 
@@ -184,7 +184,7 @@ def _check_features(place: Path, features: Any) -> None:
     if None in image.shape or image.np_dtype != np.uint8:
         raise ArgumentError(
             f"dataset: {place} has pictures of shape {image.shape} and {np.dtype(image.np_dtype)}; expected "
-            "one size and uint8"
+            "pictures of one size and uint8"
         )
 
 
@@ -201,10 +201,10 @@ def _records(path: Path, count: int) -> list[bytes]:
         finally:
             reader.close()
     else:
-        raise ArgumentError(f"dataset: {path} is neither tfrecord nor array_record, which alone are read")
+        raise ArgumentError(f"dataset: cannot read {path}; expected a tfrecord or array_record file")
     if len(records) != count:
         raise ArgumentError(
-            f"dataset: {path} is truncated or foreign: it has {len(records)} records, not {count}"
+            f"dataset: {path} is truncated or another file: it has {len(records)} records, not {count}"
         )
     return records
 

@@ -58,8 +58,8 @@ def crop_and_pool(images: np.ndarray, crop: int = 2, window: int = 3) -> np.ndar
     images = array_of("images", images)
     if images.ndim != 3 or any(side <= 2 * crop or (side - 2 * crop) % window for side in images.shape[1:]):
         raise ArgumentError(
-            f"images: expected shape (examples, height, width), sides {2 * crop} plus a multiple of "
-            f"{window}; got {images.shape}"
+            f"images: expected shape (examples, height, width) with sides of {2 * crop} plus a multiple of "
+            f"{window}, got {images.shape}"
         )
     if images.dtype.kind not in "biuf":
         raise ArgumentError(f"images: expected numbers, got dtype {images.dtype}")
@@ -108,7 +108,9 @@ def principal_components(x: np.ndarray | sparse.spmatrix, count: int) -> np.ndar
         )
     most = min(x.shape) - is_sparse
     if count > most:
-        raise ArgumentError(f"count: expected at most {most} components of shape {x.shape}, got {count}")
+        raise ArgumentError(
+            f"count: expected at most {most} components for x of shape {x.shape}, got {count}"
+        )
     fitted = PCA(count, svd_solver="arpack" if is_sparse else "full", random_state=0).fit(x)
     components = fitted.components_
     largest = np.abs(components).argmax(axis=1)

@@ -23,7 +23,7 @@ THRESHOLDS = 128
 
 The thresholds are fixed before any example is looked at.
 """
-FITTED = {"citeseer": "its inputs are principal components of all examples, those held out among them"}
+FITTED = {"citeseer": "its inputs are principal components of all examples, held-out ones included"}
 """Data sets whose inputs were computed from all examples; the bounds assume that no input was."""
 
 
@@ -60,5 +60,5 @@ def certified_table(table: pd.DataFrame, dataset: str, title: str) -> list[Rende
     """Render the certificates of each strategy, with a warning where their assumptions are violated."""
     shown = certificate_table(table, title)
     if shown and dataset in FITTED:
-        shown.append(f"! {dataset}: {FITTED[dataset]}: the bounds do not hold as they stand")
+        shown.append(f"! {dataset}: {FITTED[dataset]}, so the bounds do not hold as stated")
     return shown

@@ -118,7 +118,7 @@ def report(results: Results) -> list[RenderableType]:
     for hard, share in near_zero(table).items():
         slope = table[table["hard"] == hard]["derivative"].max()
         rows.append((f"{hard:g}", f"{slope:.4g}", f"{np.log(1 / NEAR_ZERO * 4) / hard:.3g}", f"{share:.3f}"))
-    columns = ("M", "largest slope (M/4)", "|w| where it is 1% of it", "share of the range beyond")
+    columns = ("M", "largest slope (M/4)", "|w| where the slope is 1% of that", "share of scores beyond")
     return [tables.table("derivative of B_M", columns, rows)]
 
 

@@ -252,7 +252,7 @@ def _table(table: pd.DataFrame, variant: str, side: str) -> Any:
         for (hard, soft), runs in part.groupby(["hard", "soft"], sort=False)
     ]
     columns = ("M_hard", "M_soft", "F", "test AUC", "density")
-    return tables.table(f"{side}; {variant}: the network found, median [quartiles]", columns, rows)
+    return tables.table(f"{side}; {variant}: networks found, median [quartiles]", columns, rows)
 
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def plan(settings: Settings) -> list[str]:
     return [
         f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}",
         f"tasks: {'; '.join(dict.fromkeys(cell.task.name for cell in cells))}; both orientations",
-        f"training examples a class: {', '.join(str(size) for size in settings.sizes)}",
+        f"training examples per class: {', '.join(str(size) for size in settings.sizes)}",
         f"runs: {settings.seeds} seeds x 2 orientations x {len(cells)} tasks and sizes = {runs * len(cells)}",
         f"strategies: {', '.join(chosen)}",
         f"trainings: {len(trainings)}, each {settings.steps} steps of batch {settings.batch_size} x "
@@ -163,7 +163,7 @@ def _panels(table: pd.DataFrame) -> dict[str, dict[str, dict[str, tuple[float, n
     """Map task, size and strategy to the seconds a run and the AUC of all runs."""
     return {
         f"{task}\n{trial.orientation(bool(rows['flipped'].iloc[0]))}": {
-            f"{size} training examples a class": {
+            f"{size} training examples per class": {
                 strategy: (runs["seconds"].median(), runs["auc"].to_numpy())
                 for strategy, runs in measuring.by_strategy(cell)
             }
@@ -180,7 +180,7 @@ def _differences(differences: pd.DataFrame, name: str) -> Figure:
         }
         for flipped, rows in differences.groupby("flipped")
     }
-    label = "test AUC of bin minus that of ..."
+    label = "test AUC of bin minus test AUC of ..."
     return plots.by_strategy(values, label, name, zero=0.0, dots="tasks and sizes, medians over splits")
 
 
@@ -190,15 +190,15 @@ def _table(table: pd.DataFrame, title: str) -> Table:
     for name, runs in measuring.by_strategy(table):
         spreads = [tables.spread(runs[runs["train_per_class"] == size]["auc"], ".3f") for size in sizes]
         rows.append((name, *spreads))
-    return tables.table(title, ("AUC", *(f"{size} a class" for size in sizes)), rows)
+    return tables.table(title, ("AUC", *(f"{size} per class" for size in sizes)), rows)
 
 
 def _times(table: pd.DataFrame) -> Table:
     seconds = table.groupby(["strategy", "train_per_class", "task"], sort=False)["seconds"].median()
     medians = seconds.groupby(["strategy", "train_per_class"], sort=False).median().unstack("train_per_class")
     rows = [(name, *(f"{medians.loc[name, size]:.4f}" for size in medians)) for name in medians.index]
-    columns = ("seconds", *(f"{size} a class" for size in medians))
-    return tables.table("run time: wall time x devices / runs, median over tasks", columns, rows)
+    columns = ("seconds", *(f"{size} per class" for size in medians))
+    return tables.table("run time: wall-clock time x devices / runs, median over tasks", columns, rows)
 
 
 def _summary(differences: pd.DataFrame) -> Table:
@@ -213,7 +213,7 @@ def _summary(differences: pd.DataFrame) -> Table:
                 f"{(part['mean_high'] < 0).sum()}",
             )
         )
-    title = f"AUC of bin minus that of others in {cells} cells (task x size x orientation), paired by split"
+    title = f"AUC of bin minus AUC of others in {cells} cells (task x size x orientation), paired by split"
     columns = ("against", "medians: median [quartiles]", "95% interval above 0", "below 0")
     return tables.table(title, columns, rows)
 
@@ -223,7 +223,7 @@ def _best(table: pd.DataFrame) -> Table:
     rows = [(str(name), f"{count}") for name, count in best.sum().sort_values(ascending=False).items()]
     if (family := _family(best)) is not None:
         rows.append(("bin or bin->real", f"{family}"))
-    title = f"cells of {len(best)} in which a strategy has the highest median AUC"
+    title = f"number of cells, of {len(best)}, in which a strategy has the highest median AUC"
     return tables.table(title, ("", "cells"), rows)
 
 
@@ -283,7 +283,11 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
 
 def charts(results: Results) -> list[Chart]:
     """Chart the AUC of every run against its run time, for both orientations of all tasks."""
-    labels = {"auc": "test AUC", "seconds": "seconds a run", "train_per_class": "training examples a class"}
+    labels = {
+        "auc": "test AUC",
+        "seconds": "seconds per run",
+        "train_per_class": "training examples per class",
+    }
     title = f"{results.manifest['data']['name']}: test AUC against run time"
     tells = ("task", "flipped", "train_per_class", "seed")
     log = (True, False)

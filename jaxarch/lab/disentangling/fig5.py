@@ -59,10 +59,10 @@ class Settings(StrategySettings):
         super().check()
         check_count("train_per_class", self.train_per_class)
         if len(self.strategies) < 2:
-            raise ArgumentError("strategies: expected at least two, to be compared")
+            raise ArgumentError(f"strategies: expected at least two to compare, got {self.strategies}")
         check_distinct("tasks", self.tasks)
         if "logistic regression" in self.strategies:
-            raise ArgumentError("strategies: logistic regression is no network; it has no graph")
+            raise ArgumentError("strategies: logistic regression has no graph to compare; leave it out")
 
     def groups(self) -> list[trial.Groups]:
         """Return the tasks' groups of classes; the data set's default tasks if none are named."""
@@ -213,7 +213,7 @@ def _table(between: pd.DataFrame, within: pd.DataFrame, title: str) -> Table:
         others = [tables.number(distance[frozenset((name, other))], ".2f") for other in names[:index]]
         rows.append((f"{index + 1} {name}", per_run, *others, *[""] * (len(names) - index - 1)))
     return tables.table(
-        f"{title}: distances between centroids of spectra (own: of runs to theirs, median)",
+        f"{title}: distances between centroids of spectra (own: median distance of runs to their centroid)",
         ("", "own", *(str(index + 1) for index in range(len(names) - 1))),
         [row[: len(names) + 1] for row in rows],
     )
@@ -233,8 +233,8 @@ def _similarity(between: pd.DataFrame) -> list[RenderableType]:
     measured = similarity(between)
     made: list[RenderableType] = []
     for common, what in (
-        ("bin", "architectures: to bin from"),
-        ("real", "real-valued networks: to real from"),
+        ("bin", "architectures: from bin to"),
+        ("real", "real-valued networks: from real to"),
     ):
         pairs = [pair for pair in PAIRS if common in pair and not measured[pair].isna().all()]
         columns = [first if second == common else second for first, second in pairs]

@@ -90,8 +90,8 @@ def plan(settings: Settings) -> list[str]:
     return [
         f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}; task {task.name}, both orientations",
         f"training: {settings.steps} steps of batch {settings.batch_size} x {len(task.seeds)} runs",
-        f"flips: of {connections:,} connections, {settings.tried} tried in each of at most "
-        f"{settings.rounds} rounds, on {task.train.shape[1]} examples; seed by seed",
+        f"flips: {settings.tried} of {connections:,} connections tried in each of at most "
+        f"{settings.rounds} rounds, on {task.train.shape[1]} examples; one seed at a time",
     ]
 
 
@@ -221,7 +221,7 @@ def _table(runs: pd.DataFrame, comparisons: pd.DataFrame, side: str) -> Table:
 def _how_many(after: pd.DataFrame) -> str:
     optimal = int(after["locally_optimal"].sum())
     return (
-        f"{tables.spread(after['flips'], '.0f')} flips; no single flip lowers F any more in {optimal} of "
+        f"{tables.spread(after['flips'], '.0f')} flips; no single flip lowers F further in {optimal} of "
         f"{len(after)} runs"
     )
 

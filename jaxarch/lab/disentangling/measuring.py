@@ -172,5 +172,5 @@ def remarks(results: Results) -> list[str]:
             )
         tied = int((runs["ties"] > 0).sum())
         if tied:
-            noted.append(f"! {name}: in {tied} of {len(runs)} runs several thresholds tie at the least F")
+            noted.append(f"! {name}: in {tied} of {len(runs)} runs several thresholds reach the lowest F")
     return noted

@@ -51,7 +51,7 @@ class TaskSettings(TrainingSettings):
         values = getattr(self, name) or known.get(self.dataset, ())
         if not values:
             raise ArgumentError(
-                f"{name}: none are known for {self.dataset}; name them, as in --set {name}={example}"
+                f"{name}: no default for {self.dataset}; give some, as in --set {name}={example}"
             )
         return values
 

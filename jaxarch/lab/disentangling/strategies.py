@@ -61,10 +61,10 @@ def plan(settings: Settings) -> list[str]:
     shapes = " and ".join("x".join(map(str, leaf.shape)) for leaf in jax.tree.leaves(params))
     lines = [
         f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}; task {task.name}, both orientations",
-        f"runs: {settings.seeds} seeds x 2 orientations = {runs}, in one program each training, "
+        f"runs: {settings.seeds} seeds x 2 orientations = {runs}, one program per training, "
         f"on {min(len(jax.devices()), runs)} of {len(jax.devices())} {jax.default_backend()} devices",
         f"network: weights {shapes}",
-        f"examples a run: {task.train.shape[1]} for training, {task.test.shape[1]} for testing",
+        f"examples per run: {task.train.shape[1]} for training, {task.test.shape[1]} for testing",
         f"strategies: {', '.join(chosen)}",
     ]
     each = f"{settings.steps} steps of batch {settings.batch_size} x {runs} runs"
@@ -168,7 +168,7 @@ def report(results: Results) -> list[RenderableType]:
 def charts(results: Results) -> Iterator[Chart]:
     """Chart every run's AUC by strategy, and against its run time."""
     table = results.table.assign(side=results.table["flipped"].map(_sides(results.table)))
-    labels = {"auc": "test AUC", "loss": "loss F", "seconds": "s a run", "side": "orientation"}
+    labels = {"auc": "test AUC", "loss": "loss F", "seconds": "seconds per run", "side": "orientation"}
     tells = ("seed", "density", "loss", "seconds")
     name = results.manifest["data"]["name"]
     yield Chart(f"{name}: test AUC of every run", table, "auc", "strategy", "side", "", labels, tells)
@@ -192,7 +192,7 @@ def _sides(table: pd.DataFrame) -> dict[bool, str]:
 
 def _draw(results: Results, sides: dict[bool, str]) -> None:
     settings, table = results.settings, results.table
-    title = f"{results.manifest['data']['name']}, {settings['train_per_class']} training examples a class"
+    title = f"{results.manifest['data']['name']}, {settings['train_per_class']} training examples per class"
     values = {
         side: {
             name: runs["auc"].to_numpy()
@@ -225,7 +225,7 @@ def _table(table: pd.DataFrame, manifest: dict[str, Any], side: str, better: boo
                 tables.median(runs["seconds"], ".4f"),
             )
         )
-    columns = ("strategy", "AUC", "quartiles", "loss F", "density", "s a run")
+    columns = ("strategy", "AUC", "quartiles", "loss F", "density", "s per run")
     return tables.table(f"{manifest['data']['name']}, {where}, {seeds} runs, medians", columns, rows)
 
 
@@ -241,8 +241,8 @@ def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> T
         )
         for _, pair in measuring.against(comparisons, reference).iterrows()
     ]
-    columns = ("against", "median", "quartiles", "95% of mean", "effect", "p adj.")
-    return tables.table(f"AUC of {reference} minus that of others, paired by split, {side}", columns, rows)
+    columns = ("against", "median", "quartiles", "95% interval of mean", "effect", "adjusted p")
+    return tables.table(f"AUC of {reference} minus AUC of others, paired by split, {side}", columns, rows)
 
 
 EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -47,7 +47,7 @@ def plan(settings: ChannelSettings) -> list[str]:
     ]
     return [
         *lines,
-        f"then {_networks(settings)} networks trained for {settings.steps} steps, cut and tested twice",
+        f"then {_networks(settings)} networks trained for {settings.steps} steps, tested whole and cut",
     ]
 
 
@@ -78,7 +78,7 @@ def duration(settings: ChannelSettings) -> list[str]:
     a_step, a_cut = cutting.timed(few, MEASURED_STEPS)
     networks, devices = _networks(settings), jax.local_device_count()
     total = (total + networks * settings.steps * a_step) / devices + networks * a_cut
-    return [pace.told(total, devices, "compilation of trainings apart")]
+    return [pace.told(total, devices, "without compilation of trainings")]
 
 
 def run(settings: ChannelSettings, context: Context) -> Outcome:
@@ -155,7 +155,7 @@ def _accuracies(table: pd.DataFrame, title: str) -> Table:
     ]
     dense = tables.spread(table.loc[table["strategy"] == DENSE, "accuracy"], ".3f")
     return tables.table(
-        f"{title}: test accuracy, median [quartiles]; the dense network has {dense}",
+        f"{title}: test accuracy, median [quartiles]; dense network: {dense}",
         ("share of units kept", *(f"{share:g}" for share in shares)),
         rows,
     )
@@ -172,7 +172,7 @@ def _costs(table: pd.DataFrame) -> Table:
         for (method, share), of in table.groupby(["strategy", "share"], sort=False)
     ]
     columns = ("method, share", "units", "multiply-adds", "parameters", "times fewer multiply-adds")
-    return tables.table("what the smaller network has: medians over seeds", columns, rows)
+    return tables.table("costs of the smaller networks: medians over seeds", columns, rows)
 
 
 def _budgets(table: pd.DataFrame) -> Table:
@@ -186,8 +186,8 @@ def _budgets(table: pd.DataFrame) -> Table:
         )
         for method, of in table.groupby("strategy", sort=False)
     ]
-    columns = ("method", "steps of search", "of retraining", "both", "seconds")
-    return tables.table("gradient steps of a network, and its time on one device", columns, rows)
+    columns = ("method", "search steps", "retraining steps", "both", "seconds")
+    return tables.table("gradient steps and time of one network, on one device", columns, rows)
 
 
 def _against(comparisons: pd.DataFrame, method: str) -> Table:
@@ -204,8 +204,10 @@ def _against(comparisons: pd.DataFrame, method: str) -> Table:
         )
         for pair in pairs.to_dict("records")
     ]
-    columns = ("against, share", "median [quartiles]", "better", "p", "adjusted")
-    title = f"accuracy of {method} minus that of others, seed by seed: Wilcoxon p, and adjusted at each share"
+    columns = ("against, share", "median [quartiles]", "seeds better", "p", "adjusted p")
+    title = (
+        f"accuracy of {method} minus accuracy of others, paired by seed; Wilcoxon p, adjusted at each share"
+    )
     return tables.table(title, columns, rows)
 
 
@@ -213,8 +215,8 @@ def _equal(table: pd.DataFrame) -> str:
     """Report the largest differences of outputs and accuracies due to cutting."""
     apart = (table["accuracy"] - table["shrunk_accuracy"]).abs().max()
     return (
-        "outputs of networks before and after they were cut differ by at most "
-        f"{table['difference'].max():.1e} of the largest, accuracies by {apart:.1e}"
+        "cutting the networks changed outputs by at most "
+        f"{table['difference'].max():.1e} of the largest, and accuracies by at most {apart:.1e}"
     )
 
 

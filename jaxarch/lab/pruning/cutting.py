@@ -177,7 +177,7 @@ def cut(network: Network, problem: Problem, task: Task, rows: np.ndarray, output
     if not difference <= ROUNDING:
         raise RuntimeError(
             f"shrink: on the test rows the smaller network's outputs differ by {difference:.1e} of the "
-            "largest; please report it"
+            "largest output; please report this as a bug"
         )
     kinds = {name: group.kind for name, group in small.groups.groups.items()}
     kept = {name: units for name, units in small.kept.items() if kinds[name] == task.settings.units}

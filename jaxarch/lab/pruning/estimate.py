@@ -30,7 +30,7 @@ def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
         f"task: {transfer.task}",
         f"parent: {in_words(settings)}, {connections} connections; pictures of {transfer.old.x.shape[1:]}",
         f"searched on {searched} examples; then trained on {', '.join(map(str, sorted(settings.sizes)))} "
-        f"new ones and tested on {transfer.test.shape[1]}",
+        f"new ones, and tested on {transfer.test.shape[1]}",
         f"methods: {', '.join(methods)}; sparsities {', '.join(f'{s:g}' for s in settings.sparsities)}; "
         f"{settings.seeds} seeds",
     ]
@@ -41,8 +41,8 @@ def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
     runs = (1 + len(methods) * len(settings.sparsities)) * settings.seeds
     cells = len(settings.sizes) * len(settings.weights)
     lines.append(
-        f"new task: {runs} runs x {cells} sizes and starts = {runs * cells} trainings of {settings.steps} "
-        "steps"
+        f"new task: {runs} runs x {cells} pairs of size and start = {runs * cells} trainings of "
+        f"{settings.steps} steps"
     )
     return lines
 
@@ -66,4 +66,4 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
         architecture(full_mask(select(params))),
     )
     total += trained.seconds(runs * len(settings.sizes) * len(settings.weights) * settings.steps)
-    return [pace.told(total, trained.devices, "compilation and tests apart")]
+    return [pace.told(total, trained.devices, "without compilation and tests")]

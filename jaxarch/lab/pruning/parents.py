@@ -27,10 +27,10 @@ def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
       ArgumentError: widths for a parent that fixes its own; a factor for a parent without one.
     """
     if widths and model not in ("mlp", "cnn"):
-        raise ArgumentError(f"widths: they are of an mlp or a cnn; the {model} has its own")
+        raise ArgumentError(f"widths: only an mlp or a cnn takes widths; leave them out for {model}")
     if factor != 1 and model not in SCALED:
         raise ArgumentError(
-            f"width_factor: a factor of channels is taken by {', '.join(SCALED)}, not by the {model}"
+            f"width_factor: only {', '.join(SCALED)} take a factor of channels; leave it out for {model}"
         )
 
 

@@ -106,4 +106,4 @@ def where(cell: Mapping[str, Any]) -> str:
 def parent(table: pd.DataFrame) -> str:
     """Describe the accuracy of the whole network in words."""
     spread = tables.spread(table.loc[table["strategy"] == PARENT, "accuracy"], ".3f")
-    return f"the parent has {spread}"
+    return f"whole network: {spread}"

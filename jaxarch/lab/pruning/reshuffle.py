@@ -91,8 +91,10 @@ def _differences(pairs: pd.DataFrame) -> Table:
         )
         for _, pair in pairs.iterrows()
     ]
-    columns = ("search, sparsity", "median", "95% of mean", "better")
-    return tables.table("accuracy minus that of the same reshuffled, seed by seed", columns, rows)
+    columns = ("search, sparsity", "median", "95% interval of mean", "seeds better")
+    return tables.table(
+        "accuracy minus accuracy of the same architecture reshuffled, paired by seed", columns, rows
+    )
 
 
 EXPERIMENT = reporting.experiment(__name__, Settings, findings, report)

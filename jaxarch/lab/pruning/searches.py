@@ -96,8 +96,8 @@ class Architectures(NamedTuple):
             if missed.any():
                 lowest = np.asarray(self.lowest)[missed]
                 noted.append(
-                    f"! {search}: {missed.sum()} of {seeds} searches did not reach {word} {target:g} but "
-                    f"{lowest.min():.3g} to {lowest.max():.3g}; the masks have the largest scores of the "
+                    f"! {search}: {missed.sum()} of {seeds} searches missed {word} {target:g}, and reached "
+                    f"{lowest.min():.3g} to {lowest.max():.3g}; their masks keep the largest scores of the "
                     "last step"
                 )
         return noted

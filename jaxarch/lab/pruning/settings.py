@@ -165,11 +165,13 @@ class TransferSettings(PartSettings, ArchitectureSettings):
                 )
         for name, chosen in (("classes", classes), ("new_classes", new)):
             if len(chosen) < 2:
-                raise ArgumentError(f"{name}: a task needs at least two classes, got {chosen}")
+                raise ArgumentError(f"{name}: expected at least two classes, got {chosen}")
         sizes = self.sizes or tuple(len(new) * count for count in PER_CLASS.get(self.dataset, (10, 20)))
         for size in sizes:
             if size % len(new):
-                raise ArgumentError(f"sizes: expected multiples of {len(new)}, the new classes; got {size}")
+                raise ArgumentError(
+                    f"sizes: expected multiples of {len(new)}, the number of new classes, got {size}"
+                )
         return dataclasses.replace(self, classes=classes, new_classes=new, sizes=sizes)
 
     def check(self) -> None:
@@ -206,4 +208,4 @@ def check_share(name: str, value: float) -> None:
         raise ArgumentError(f"{name}: expected numbers between 0 and 1, got {value}")
 
 
-_IN_DOMAIN = "in_domain: the new task is the first one; leave new_dataset and new_classes out"
+_IN_DOMAIN = "in_domain: the new task is the first task; leave out new_dataset and new_classes"

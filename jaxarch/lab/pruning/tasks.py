@@ -72,7 +72,9 @@ def prepare(settings: TransferSettings) -> Transfer:
     else:
         tested = np.tile(test, (settings.seeds, 1))
     if not tested.size:
-        raise ArgumentError(f"sizes: {max(settings.sizes)} leave none of {len(pool)} examples to test on")
+        raise ArgumentError(
+            f"sizes: expected less than {len(pool)}, to leave examples to test on, got {max(settings.sizes)}"
+        )
     moments = old.moments()
     searching = problem_of_images(settings, settings.model, old, searched, settings.training_steps, moments)
     learning = problem_of_images(settings, settings.model, new, train, settings.steps, moments)

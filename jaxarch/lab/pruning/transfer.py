@@ -102,7 +102,7 @@ def _against(comparisons: pd.DataFrame) -> Table:
         ]
         rows.append((f"{other}, {size}, {weights}", *cells))
     return tables.table(
-        "accuracy of AP minus that of others, seed by seed: median, and in how many seeds AP is better",
+        "accuracy of AP minus accuracy of others, paired by seed: median, and seeds in which AP is better",
         ("against, examples, start", *(f"{sparsity:g}" for sparsity in sparsities)),
         rows,
     )

@@ -239,7 +239,9 @@ def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
     """List the budget of each search; the budgets are not equal."""
     given = [f"{name} {n} x {steps}" for name, (n, steps) in trainings(methods, transfer).items()]
     return (
-        [f"trainings x steps of a search, a seed: {', '.join(given)}; of the others, none"] if given else []
+        [f"trainings x steps of each search, per seed: {', '.join(given)}; none for the others"]
+        if given
+        else []
     )
 
 

@@ -243,7 +243,7 @@ def report(results: Results) -> list[RenderableType]:
         # A logarithmic axis cannot show an empty layer, so a line ends where some seed has one.
         whole = np.cumprod((emptiest > 0).all(axis=0)).astype(bool)
         points[name] = (compression[:, whole], emptiest[:, whole])
-    label = "compression, connections of the parent for one that is left"
+    label = "compression: connections of the parent per connection left"
     figure = plots.trade_off(
         points,
         label,
@@ -267,9 +267,9 @@ def _table(groups: list[tuple[str, pd.DataFrame]], layers: Iterable[str], title:
         )
         for name, of in groups
     ]
-    columns = ("method", "largest compression", "layers that are empty first", "seconds")
+    columns = ("method", "largest compression", "first empty layers", "seconds")
     return tables.table(
-        f"{title}: largest compression without an empty layer, median [quartiles]; {most:,.0f} is possible",
+        f"{title}: largest compression without an empty layer, median [quartiles]; at most {most:,.0f}",
         columns,
         rows,
     )

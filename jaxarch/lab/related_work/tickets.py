@@ -105,7 +105,9 @@ class TicketSettings(PartSettings, PictureTrainingSettings):
         self.check_each(check_count, "rounds", "every", "reinitialised")
         self.check_each(check_share, "fraction", "last_fraction")
         if self.every > self.steps:
-            raise ArgumentError(f"every: expected at most the {self.steps} steps of a training")
+            raise ArgumentError(
+                f"every: expected at most {self.steps}, the steps of a training, got {self.every}"
+            )
 
 
 class Round(NamedTuple):
@@ -137,7 +139,7 @@ def plan(settings: TicketSettings) -> list[str]:
         f"{len(task.test)}",
         f"{settings.rounds} rounds, the last with {_last_density(task):.1%} of all "
         f"connections; {settings.seeds} seeds",
-        f"{tickets} trainings of tickets and {fresh} of {FRESH} ones, of {settings.steps} steps of batch "
+        f"{tickets} trainings of tickets and {fresh} with {FRESH}, each of {settings.steps} steps of batch "
         f"{settings.batch_size}",
     ]
 
@@ -153,7 +155,7 @@ def duration(settings: TicketSettings) -> list[str]:
     problem = task.learning(np.arange(settings.seeds))
     whole = pace.measured(dense(nonnegative=False), task.keys("search"), problem)
     seconds = whole.seconds(sum(_trainings(settings)) * settings.steps)
-    return [pace.told(seconds, whole.devices, "compilation and tests apart")]
+    return [pace.told(seconds, whole.devices, "without compilation and tests")]
 
 
 def _fractions(task: PictureTask[TicketSettings]) -> dict[str, float]:
@@ -174,7 +176,9 @@ def _last_density(task: PictureTask[TicketSettings]) -> float:
         left = {path: count - round(fractions[path] * count) for path, count in left.items()}
         for path, count in left.items():
             if not count:
-                raise ArgumentError(f"rounds: after {number} of them nothing is left of {path}")
+                raise ArgumentError(
+                    f"rounds: expected fewer than {number}, after which {path} has no connection left"
+                )
     return sum(left.values()) / task.connections
 
 
@@ -442,10 +446,10 @@ def _table(table: pd.DataFrame, compared: pd.DataFrame, title: str) -> Table:
         )
         rows.append((f"{of['density'].iloc[0]:.3g}", *accuracies, better, *stops))
     columns = (
-        *("density", TICKETS, FRESH, "tickets better"),
+        *("density", TICKETS, FRESH, "seeds with better tickets"),
         *(f"stop, {TICKETS}", f"stop, {FRESH}"),
     )
-    title = f"{title}: test accuracy at the end of training; stop, the step of the least held-out loss"
+    title = f"{title}: test accuracy at the end of training; stop: step of the lowest held-out loss"
     return tables.table(f"{title}; medians [quartiles]", columns, rows)
 
 

@@ -54,10 +54,10 @@ class Measurement:
         _check_ordered(self, "q25", "median", "q75")
         _check_ordered(self, "mean_low", "mean", "mean_high")
         if self.p is not None and not 0 <= self.p <= 1:
-            raise ArgumentError(f"p: expected a probability, got {self.p}")
+            raise ArgumentError(f"p: expected a number in [0, 1], got {self.p}")
         for name in ("q25", "mean", "p"):
             if getattr(self, name) is not None and self.runs is None:
-                raise ArgumentError(f"runs: missing, but there is {name}")
+                raise ArgumentError(f"runs: missing; {name} needs the number of runs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,9 @@ class Line:
             )
         for name in ("measured", "settings", "commands"):
             if self.verdict == "not run" and getattr(self, name):
-                raise ArgumentError(f"{name}: expected none with the verdict 'not run'")
+                raise ArgumentError(
+                    f"{name}: expected nothing with the verdict 'not run'; remove it, or change the verdict"
+                )
             if self.verdict != "not run" and not getattr(self, name):
                 raise ArgumentError(f"{name}: missing, but the verdict is {shown(self.verdict)}")
 

@@ -48,14 +48,14 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
             raise ArgumentError(f"{place}: cannot be read ({one_line(error)})") from None
         paper = build(Paper, content, place)
         if paper.key in papers:
-            raise ArgumentError(f"{place}: key: {paper.key!r} is another file's")
+            raise ArgumentError(f"{place}: key: {paper.key!r} is used by another file; choose another")
         papers[paper.key] = paper
     return tuple(papers.values())
 
 
 def checked(papers: Iterable[Paper]) -> list[Paper]:
     """Return the papers of a record as a list; raise if they are anything else."""
-    return items("papers", papers, Paper, "papers, as of jaxarch.lab.reproduction.read()")
+    return items("papers", papers, Paper, "papers such as jaxarch.lab.reproduction.read()")
 
 
 def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
@@ -88,7 +88,7 @@ def build(kind: type[_Kind], table: Any, place: str) -> _Kind:
     types = typing.get_type_hints(kind)
     for name in table:
         if name not in types:
-            raise ArgumentError(f"{place}: {name}: no such field; {did_you_mean(name, types)}")
+            raise ArgumentError(f"{place}: {name}: unknown field; {did_you_mean(name, types)}")
     for field in dataclasses.fields(typing.cast(Any, kind)):
         if field.name not in table and field.default is dataclasses.MISSING:
             raise ArgumentError(f"{place}: {field.name}: missing")

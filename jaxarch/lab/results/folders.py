@@ -90,7 +90,7 @@ def new_folder(
         except OSError as error:
             failed = f"{what}: the results could not be written ({_reason(error)})"
             if not unfinished.content(folder.path):
-                raise ArgumentError(f"{failed}; there was nothing to keep") from error
+                raise ArgumentError(f"{failed}; nothing was written") from error
             failure = error
         unfinished.release(folder.path)
         if failure is not None:
@@ -105,7 +105,7 @@ def new_folder(
         folder.taken = None if final in (None, folder.path) else final
     if failure is not None:
         raise ArgumentError(
-            f"{failed}; what was written before that is kept in {shown(folder.path, 200)}"
+            f"{failed}; the files written before are kept in {shown(folder.path, 200)}"
         ) from failure
 
 
@@ -167,14 +167,15 @@ def _checked(final: Path, force: bool) -> Path:
     except (OSError, ValueError) as error:
         raise ArgumentError(f"out: cannot write to {shown(final, 200)} ({_reason(error)})") from None
     if final.is_symlink():
-        raise ArgumentError(f"out: {shown(final, 200)} is a link; name the folder itself")
+        raise ArgumentError(f"out: {shown(final, 200)} is a link; give the folder that it points to")
     if there and not force:
         raise ArgumentError(
             f"out: {shown(final, 200)} exists; choose another folder or add --force to replace it"
         )
     if there and not _replaceable(final):
         raise ArgumentError(
-            f"out: {shown(final, 200)} is no result folder (it has no {MANIFEST}); it is left alone"
+            f"out: {shown(final, 200)} is not a result folder (it has no {MANIFEST}), so it is left alone; "
+            "choose another"
         )
     return final
 
@@ -254,5 +255,5 @@ def _numbers(parent: Path, name: str) -> Iterator[Path]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return "something that is no folder is in the way"
+        return "a file of that name, or of one of its parents, is in the way"
     return getattr(error, "strerror", None) or one_line(error)

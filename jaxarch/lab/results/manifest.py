@@ -114,7 +114,7 @@ def write_manifest(folder: str | os.PathLike[str], content: Mapping[str, Any]) -
     try:
         text = json.dumps(content, indent=2, default=_plain)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ArgumentError(f"content: it cannot be written as JSON ({one_line(error)})") from None
+        raise ArgumentError(f"content: cannot be written as JSON ({one_line(error)})") from None
     path.write_text(text + "\n")
 
 
@@ -135,12 +135,12 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = as_path(folder, "folder") / MANIFEST
     if not is_file(path):
-        raise ArgumentError(f"folder: {shown(path.parent)} is no result folder (it has no {MANIFEST})")
+        raise ArgumentError(f"folder: {shown(path.parent)} is not a result folder (it has no {MANIFEST})")
     try:
         text = path.read_text()
         content = json.loads(text, parse_float=finite, parse_constant=finite, object_pairs_hook=_printable)
     except RecursionError:
-        raise ArgumentError(f"folder: {shown(path)} cannot be read (it is nested too deeply)") from None
+        raise ArgumentError(f"folder: {shown(path)} cannot be read (nested too deeply)") from None
     except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
     for name, kind, words in (("experiment", str, "a name"), ("settings", dict, "an object")):
@@ -206,5 +206,5 @@ def finite(text: str) -> float:
     """Parse a number of a manifest; jaxarch writes only finite ones, so raise on any other."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{shown(text)} is no finite number")
+        raise ValueError(f"{shown(text)} is not a finite number")
     return number

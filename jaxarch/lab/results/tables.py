@@ -54,7 +54,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
     path = as_path(folder, "folder") / as_path(name, "name")
     try:
         if path.exists() and not is_file(path):
-            raise ValueError("it is no file")
+            raise ValueError("it is not a file")
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None

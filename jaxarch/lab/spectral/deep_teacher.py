@@ -44,7 +44,7 @@ class DeepTeacherSettings(RegressionSettings):
         self.check_numbers(check_count, "depths")
         if max(self.depths) > len(self.hidden):
             raise ArgumentError(
-                f"hidden: expected at least {max(self.depths)} layers, those of the deepest teacher, got "
+                f"hidden: expected at least {max(self.depths)} layers, as the deepest teacher has, got "
                 f"{len(self.hidden)}"
             )
 

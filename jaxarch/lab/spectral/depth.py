@@ -74,9 +74,7 @@ class Settings(DeepTeacherSettings):
         check_strength("strength", self.strength)
         self.check_each(check_positive, "depth_tolerance", "enough")
         if self.features > self.neurons:
-            raise ArgumentError(
-                f"features: expected at most {self.neurons}, the neurons of a layer, got {self.features}"
-            )
+            raise ArgumentError(f"features: expected at most neurons={self.neurons}, got {self.features}")
 
     def students(self, hidden: tuple[int, ...], form: Form = "gated") -> Model:
         """Build networks with these hidden layers."""
@@ -89,7 +87,7 @@ def plan(settings: Settings) -> list[str]:
     steps, wide_steps = settings.steps(settings.epochs), settings.steps(settings.wide_epochs)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
-        f"{settings.held_out} to judge on, {settings.held_out} to test on",
+        f"{settings.held_out} to validate on, {settings.held_out} to test on",
         f"teachers: {settings.seeds} of each of {', '.join(map(str, settings.depths))} hidden layers of "
         f"{settings.neurons}",
         f"trainings: {rounds + 1}, one of students of {'-'.join(map(str, settings.hidden))} hidden neurons, "
@@ -219,17 +217,18 @@ def report(results: Results) -> list[RenderableType]:
         for depth, runs in table.groupby("depth", sort=False)
     ]
     columns = (
-        "layers",
-        "recognised",
+        "teacher layers",
+        "depth recognized",
         "found",
         "neurons left",
         "R^2",
-        "least",
-        "a layer fewer",
-        "most",
-        "[S] alone",
+        "smallest",
+        "R^2, a layer fewer",
+        "largest",
+        "found as in [S]",
     )
-    title = f"hidden layers of teachers, found, and test R^2; at least {settings['enough']:g} is enough"
+    enough = settings["enough"]
+    title = f"hidden layers found, test R^2; depth recognized: found, with an R^2 of at least {enough:g}"
     return [tables.table(title, columns, rows), *results.remarks(table.groupby("depth"))]
 
 

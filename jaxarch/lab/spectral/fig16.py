@@ -54,7 +54,7 @@ def plan(settings: Settings) -> list[str]:
         f"{task.held_out.shape[1]} held out, tested on {len(task.test)}",
         *(f"{in_words(settings)} with a {head} head: {size} parameters" for head, size in sizes.items()),
         f"trainings: {len(sizes) * settings.seeds} of {settings.steps} steps of batch {settings.batch_size}, "
-        f"looked at every {settings.every} steps",
+        f"evaluated every {settings.every} steps",
     ]
 
 
@@ -66,7 +66,7 @@ def duration(settings: Settings) -> list[str]:
         problem = task.learning(np.arange(settings.seeds))
         paces.append(pace.measured(settings.search(head), task.keys("search"), problem))
     seconds = sum(of.seconds(settings.seeds * settings.steps) for of in paces)
-    return [pace.told(seconds, paces[0].devices, "compilation and looks apart")]
+    return [pace.told(seconds, paces[0].devices, "without compilation and evaluations")]
 
 
 def run(settings: Settings, context: Context) -> Outcome:

@@ -98,8 +98,8 @@ def plan(settings: Settings) -> list[str]:
         f"heads: {', '.join(settings.heads)}, trained on {task.train.shape[1]} pictures of "
         f"{settings.dataset}, {len(np.unique(task.images.y))} classes, {task.held_out.shape[1]} held out, "
         f"tested on {len(task.test)}",
-        f"trainings: {settings.seeds} of backbones, {len(settings.heads) * settings.seeds} of heads of "
-        f"{settings.steps} steps of batch {settings.batch_size}",
+        f"trainings: {settings.seeds} of backbones, and {len(settings.heads) * settings.seeds} of heads "
+        f"for {settings.steps} steps of batch {settings.batch_size}",
     ]
 
 
@@ -107,7 +107,9 @@ def _check_alike(base: PictureTask[Settings], task: PictureTask[Settings]) -> No
     """Raise unless the backbone's pictures and the heads' pictures have the same shape."""
     own, new = base.images.x.shape[1:], task.images.x.shape[1:]
     if own != new:
-        raise ArgumentError(f"backbone: its pictures are of {own}, those of {task.settings.dataset} of {new}")
+        raise ArgumentError(
+            f"backbone: its pictures have shape {own}, but those of {task.settings.dataset} have {new}"
+        )
 
 
 def run(settings: Settings, context: Context) -> Outcome:

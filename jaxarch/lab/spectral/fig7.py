@@ -97,7 +97,7 @@ def plan(settings: Settings) -> list[str]:
     alphas = ", ".join(f"{alpha:g}" for alpha in settings.cells()["alpha"].unique())
     runs = len(settings.cells()) * settings.seeds
     return [
-        f"data: {settings.examples} points of [-1, 1]^2 to train on, {settings.held_out} to judge on, "
+        f"data: {settings.examples} points of [-1, 1]^2 to train on, {settings.held_out} to validate on, "
         f"{settings.held_out} to test on",
         f"targets: beta {', '.join(f'{beta:g}' for beta in settings.betas)}; alpha {alphas}",
         f"networks: 2 inputs and a bias, {settings.hidden}, 1; "
@@ -260,7 +260,7 @@ def _table(table: pd.DataFrame, name: str, beta: float) -> RenderableType:
         )
         for alpha, runs in part.groupby("alpha")
     ]
-    columns = ("alpha", "norm of Gamma", "L_1", "L_2", "recruited", "test MSE", "no hidden")
+    columns = ("alpha", "norm of Gamma", "L_1", "L_2", "recruited", "test MSE", "MSE, no hidden layer")
     return tables.table(f"{VARIANTS[name]}, beta = {beta:g}: median [quartiles]", columns, rows)
 
 

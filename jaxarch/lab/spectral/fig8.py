@@ -76,7 +76,7 @@ def report(results: Results) -> list[RenderableType]:
     title = f"parameters, layers of {width} neurons"
     lines = {label: (layers, table[form].to_numpy(np.float64)) for form, label in FORMS.items()}
     least = min(values.min() for _, values in lines.values()) / 2
-    figure = plots.curves({title: lines}, "layers, input and output included", logarithmic={title: least})
+    figure = plots.curves({title: lines}, "layers, including input and output", logarithmic={title: least})
     results.draw(figure, "parameters")
     rows = [
         (str(row["layers"]), *(f"{row[form]:,}" for form in FORMS), f"{row['spectral'] / row['direct']:.3f}")

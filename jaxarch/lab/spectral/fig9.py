@@ -87,7 +87,7 @@ def plan(settings: Settings) -> list[str]:
     prepare(settings, 1)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
-        f"{settings.held_out} to judge on, {settings.held_out} to test on",
+        f"{settings.held_out} to validate on, {settings.held_out} to test on",
         f"teachers: {settings.seeds}, {settings.features} hidden neurons; students: two hidden layers of "
         f"{settings.hidden}",
         *(
@@ -194,12 +194,12 @@ def report(results: Results) -> list[RenderableType]:
     figure = plots.magnitudes(sizes, "|eigenvalue|", "hidden eigenvalues, first seed")
     results.draw(figure, "eigenvalues")
     width, tolerance = results.settings["hidden"], results.settings["tolerance"]
-    rules = {"eigenvalue put to 0, as in [S]": "zeroed_losses", "neuron put to 0": "losses"}
+    rules = {"eigenvalue set to 0, as in [S]": "zeroed_losses", "neuron removed": "losses"}
     removal = {
         titles[name]: {rule: _removal(readout[f"{name}/{of}"], 2 * width) for rule, of in rules.items()}
         for name in names
     }
-    quantity = "validation loss,\nshare of that of all neurons"
+    quantity = "validation loss,\nrelative to all neurons"
     figure = plots.sweep(
         {quantity: removal},
         "neurons or eigenvalues left",
@@ -229,8 +229,8 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
     linear, without = (
         tables.median(table[column], ".3f") for column in ("linear_r2", "linear_r2_no_intercept")
     )
-    title = f"test R^2 (linear: {linear}, {without} without intercept); what is left, and how large"
-    columns = ("preset", "R^2", "pruned", "eigenvalues", "neurons", "max |L_2|", "max |L_3|")
+    title = f"test R^2 (linear: {linear}, {without} without intercept); neurons and largest eigenvalues left"
+    columns = ("preset", "R^2", "R^2, pruned", "eigenvalues", "neurons", "max |L_2|", "max |L_3|")
     return tables.table(title, columns, rows)
 
 

@@ -81,14 +81,18 @@ class HeadSettings(PictureTrainingSettings):
         """Raise on the first setting that cannot be used."""
         super().check()
         if self.model not in MODELS:
-            raise ArgumentError(f"model: a head goes on one of {', '.join(MODELS)}; got {self.model!r}")
+            raise ArgumentError(
+                f"model: expected one of {', '.join(MODELS)}, whose head can be replaced; got {self.model!r}"
+            )
         check_known("heads", self.heads, HEADS)
         check_distinct("heads", self.heads)
         self.check_each(check_count, "hidden", "every")
         check_strength("strength", self.strength)
         check_positive("tolerance", self.tolerance)
         if self.every > self.steps:
-            raise ArgumentError(f"every: expected at most the {self.steps} steps of a training")
+            raise ArgumentError(
+                f"every: expected at most {self.steps}, the steps of a training, got {self.every}"
+            )
 
     def change(self, head: str) -> Callable[[Any, Any], Any] | None:
         """Return the function that gives a parent this head; `None` for the parent's own head."""
@@ -263,7 +267,7 @@ def report(results: Results) -> list[RenderableType]:
                 accuracy = runs.pivot(index="seed", columns="epoch", values=column)
                 epochs = np.tile(accuracy.columns.to_numpy(float), (len(accuracy), 1))
                 lines[name] = (epochs, accuracy.to_numpy(float))
-    results.draw(plots.trade_off(lines, "epochs", "accuracy on rows held out", title), "accuracy")
+    results.draw(plots.trade_off(lines, "epochs", "accuracy on held-out rows", title), "accuracy")
     spectral_heads = [str(head) for head in table["head"].unique() if head != LINEAR]
     if spectral_heads:
         arrays = results.arrays(EIGENVALUES)
@@ -298,7 +302,7 @@ def _table(table: pd.DataFrame, title: str) -> RenderableType:
         "accuracy",
         WITHOUT,
         "neurons left",
-        "accuracy with these",
+        "accuracy with them",
         "parameters",
         "MB",
         "seconds",

@@ -100,7 +100,7 @@ def rows_of(task: PictureTask[Settings]) -> np.ndarray:
     fewest = min(int(np.unique(y[rows], return_counts=True)[1].min()) for rows in task.train)
     if not 0 < per_class <= fewest:
         raise ArgumentError(
-            f"examples: {settings.examples} are {per_class} of each class, of which {fewest} are there"
+            f"examples: expected 1 to {fewest} of each class, got {per_class} ({settings.examples} in all)"
         )
     drawn = zip(task.keys("training"), task.train, strict=True)
     return np.stack([balanced_rows(key, y, rows, per_class=per_class) for key, rows in drawn])
@@ -161,7 +161,7 @@ def duration(settings: Settings) -> list[str]:
             pace.measured(first, task.keys("search")[seeds], problem_of(task, ON_PICTURES[name], seeds))
         )
     seconds = sum(of.seconds(2 * len(seeds) * settings.steps) for of in paces)
-    return [pace.told(seconds, paces[0].devices, "compilation and removals apart")]
+    return [pace.told(seconds, paces[0].devices, "without compilation and removals")]
 
 
 def run(settings: Settings, context: Context) -> Outcome:
@@ -302,7 +302,7 @@ def report(results: Results) -> list[RenderableType]:
         for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
     ]
     columns = ("rival", "strength", "neurons left", "test accuracy", "seconds")
-    whole = tables.table(f"{title}: refitted without what was removed", columns, rows)
+    whole = tables.table(f"{title}: trained once more after the removals", columns, rows)
     return [
         whole,
         _by_layer(results, title),
@@ -320,7 +320,7 @@ def _by_layer(results: Results, title: str) -> Table:
         for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
     ]
     names = [f"of {width}" for width in results.settings["widths"]]
-    return tables.table(f"{title}: what is left of each hidden layer", ("rival", "strength", *names), rows)
+    return tables.table(f"{title}: neurons left in each hidden layer", ("rival", "strength", *names), rows)
 
 
 def _chosen_table(results: Results) -> Table:
@@ -337,8 +337,8 @@ def _chosen_table(results: Results) -> Table:
         for name, runs in chosen.groupby("rival", sort=False)
     ]
     return tables.table(
-        f"fewest neurons within {settings['within']:g} of the best accuracy of {first} on rows held out",
-        ("rival", "seeds that reach it", "neurons left", "test accuracy"),
+        f"fewest neurons within {settings['within']:g} of the best held-out accuracy of {first}",
+        ("rival", "seeds that reach that", "neurons left", "test accuracy"),
         rows,
     )
 

@@ -120,12 +120,12 @@ def plan(settings: Settings) -> list[str]:
     widths, starts = "-".join(map(str, settings.widths())), "; ".join(settings.starts)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
-        f"{settings.held_out} to look at, {settings.held_out} to test on",
-        f"teachers: {settings.seeds}, {settings.features} hidden neurons, of factors 1 to 1/r, r "
+        f"{settings.held_out} to measure on, {settings.held_out} to test on",
+        f"teachers: {settings.seeds}, {settings.features} hidden neurons with factors from 1 to 1/r, r = "
         + ", ".join(f"{ratio:g}" for ratio in settings.ratios),
         f"trainings: {len(settings.starts) * len(settings.ratios)}, of {widths} from each of {starts}: "
         f"{settings.steps(settings.epochs)} steps of {settings.optimizer}, batch {settings.batch_size} x "
-        f"{settings.seeds} runs, looked at {len(settings.looked())} times",
+        f"{settings.seeds} runs, measured {len(settings.looked())} times",
     ]
 
 
@@ -224,7 +224,7 @@ def report(results: Results) -> list[RenderableType]:
         for quantity, (of, measure) in quantities.items():
             lines = {start: (steps, measure(found[of])) for start, found in seen.items()}
             risen[quantity][f"teacher's ratio {ratio:g}"] = lines
-        shares[f"share of the last, ratio {ratio:g}"] = {
+        shares[f"share of the last value, ratio {ratio:g}"] = {
             start: {
                 f"singular value {k + 1}": (steps, singular_values.of_last(found[bent])[..., k])
                 for k in places
@@ -239,10 +239,10 @@ def report(results: Results) -> list[RenderableType]:
         results.draw(plots.sweep(rows, "step", title, marked=marked, logarithmic_setting=True), name)
     columns = {
         "gradualness": ("gradualness", ".3f"),
-        "later_gradualness": ("but the largest", ".3f"),
+        "later_gradualness": ("without the largest", ".3f"),
         "paths_gradualness": ("of paths", ".3f"),
         "rank": ("rank", ".0f"),
-        "half_rank_r2": ("R^2 at half", ".3f"),
+        "half_rank_r2": ("R^2 at half the rank", ".3f"),
         "enough_rank": ("effective rank", ".1f"),
         "r2": ("test R^2", ".5f"),
     }

@@ -69,7 +69,7 @@ class Settings(DeepTeacherSettings):
         check_distinct("rivals", self.rivals)
         if max(self.neurons) > min(self.hidden):
             raise ArgumentError(
-                f"hidden: expected at least {max(self.neurons)} a layer, those of the widest teacher, "
+                f"hidden: expected at least {max(self.neurons)} neurons a layer, as the widest teacher has, "
                 f"got {min(self.hidden)}"
             )
 
@@ -89,7 +89,7 @@ def plan(settings: Settings) -> list[str]:
     runs = settings.seeds * len(settings.depths) * len(settings.strengths)
     trainings = sum(len(settings.hidden) + 2 if name == LAYERS_OUT else 2 for name in settings.rivals)
     return [
-        f"data: {settings.examples} points of [-1, 1]^n to train on, {settings.held_out} to judge on, "
+        f"data: {settings.examples} points of [-1, 1]^n to train on, {settings.held_out} to validate on, "
         f"{settings.held_out} to test on",
         f"teachers: {settings.seeds} of each of {', '.join(map(str, settings.depths))} layers, each of "
         f"n = {', '.join(map(str, settings.neurons))} neurons",
@@ -212,7 +212,7 @@ def report(results: Results) -> list[RenderableType]:
         "1 - $R^2$ on the test rows",
         logarithmic=(False, True),
         columns=len(settings["depths"]),
-        marked={"the teacher's": truths},
+        marked={"teacher": truths},
     )
     results.draw(figure, "recovery")
     seconds = table.groupby(["width", "rival"])["seconds"].median()
@@ -240,9 +240,10 @@ def _table(width: int, chosen: pd.DataFrame, seconds: pd.Series, enough: float) 
             (f"{depth} x {width}", rival, f"{len(there)} of {len(runs)}", *found, f"{seconds[rival]:.1f}")
         )
     title = (
-        f"teachers of {width} neurons a layer: fewest neurons with a validation R^2 of {enough:g}, refitted"
+        f"teachers of {width} neurons a layer: fewest neurons with a validation R^2 of {enough:g}, after "
+        "training once more"
     )
-    columns = ("teacher", "rival", "reached", "neurons left", "depth found", "test R^2", "seconds a run")
+    columns = ("teacher", "rival", "reached", "neurons left", "depth found", "test R^2", "seconds per run")
     return tables.table(title, columns, rows)
 
 
@@ -253,7 +254,7 @@ def charts(results: Results) -> list[Chart]:
     labels = {"teacher": "hidden neurons of the teacher", "neurons": "hidden neurons left"}
     return [
         Chart(
-            "neurons left against the teacher's",
+            "neurons left against neurons of the teacher",
             chosen,
             "teacher",
             "neurons",

@@ -133,7 +133,7 @@ def plan(settings: Settings) -> list[str]:
     runs = settings.seeds * len(settings.strengths)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
-        f"{settings.held_out} to judge on, {settings.held_out} to test on",
+        f"{settings.held_out} to validate on, {settings.held_out} to test on",
         f"teachers: {settings.seeds}, {settings.features} hidden neurons; students: "
         + "-".join(map(str, settings.widths())),
         f"trainings: {2 * len(settings.rivals)}, two of each of {'; '.join(settings.rivals)}: "
@@ -201,7 +201,7 @@ def report(results: Results) -> list[RenderableType]:
         f"hidden neurons left of {sum(settings['hidden'])}",
         "1 - $R^2$ on the test rows",
         logarithmic=(False, True),
-        marked={"the teacher's": settings["features"]},
+        marked={"teacher": settings["features"]},
     )
     results.draw(figure, "rivals")
     rows = [
@@ -215,8 +215,8 @@ def report(results: Results) -> list[RenderableType]:
         )
         for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
     ]
-    columns = ("rival", "strength", "neurons left", "1 - R^2", "loss before", "seconds")
-    title = "hidden neurons left and their test error, refitted; validation loss before"
+    columns = ("rival", "strength", "neurons left", "1 - R^2", "loss before removal", "seconds")
+    title = "hidden neurons left, test error after training once more, and validation loss before removal"
     return [tables.table(title, columns, rows), *results.remarks(table.groupby("rival"))]
 
 

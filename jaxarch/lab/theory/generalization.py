@@ -73,7 +73,7 @@ MEASURED = {
     "training_errors": ("training error", ".4f"),
     "training_bound": ("certified", ".4f"),
     "held_out_errors": ("measured", ".4f"),
-    "held_out_bound": ("bound by these rows", ".4f"),
+    "held_out_bound": ("bound by held-out rows", ".4f"),
 }
 """Columns of the table that is shown: name in words, and number format."""
 ROWS = 5000
@@ -289,8 +289,8 @@ def plan(settings: Settings) -> list[str]:
     ]
     halves = len(settings.strengths)
     return [
-        f"data: {settings.dataset}, {len(problem.training_rows()):,} examples to choose by, "
-        f"{len(np.asarray(problem.validation)):,} to measure on",
+        f"data: {settings.dataset}, {len(problem.training_rows()):,} examples to search with, "
+        f"{len(np.asarray(problem.validation)):,} to measure errors on",
         *lines,
         f"searches: {len(chosen)} for each parent, and {halves} on half of the rows; {settings.seeds} seeds, "
         f"{settings.steps:,} steps of batch {settings.batch_size}",
@@ -391,7 +391,7 @@ def report(results: Results) -> list[RenderableType]:
             for column in ("held_out_errors", "training_bound")
         )
         points[str(name)] = (measured, bound)
-    labels = ("error on rows that chose nothing", "certified error")
+    labels = ("error on held-out rows", "certified error")
     figure = plots.trade_off(points, *labels, title, logarithmic=(True, True))
     results.draw(figure, "certified")
     groups = list(_groups(table))
@@ -411,7 +411,7 @@ def charts(results: Results) -> list[Chart]:
     """Chart the certified error of every run against its measured error."""
     settings = results.settings
     labels = {
-        "held_out_errors": "error on rows that chose nothing",
+        "held_out_errors": "error on held-out rows",
         "training_bound": "certified error",
         "strategy": "search",
     }

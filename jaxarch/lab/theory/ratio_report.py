@@ -74,7 +74,7 @@ def report(results: Results) -> list[RenderableType]:
     if convex_parts:
         rendered.append(_shares(shown[shown["problem"] != NETWORK]))
     rendered += [
-        f"! {name}, {step}: the tuned rate is at the edge of its grid at soft/hard "
+        f"! {name}, {step}: the tuned learning rate is at the edge of its grid at soft/hard "
         + ", ".join(f"{ratio:g}" for ratio in ratios)
         for (name, step), ratios in shown[shown["edge"]].groupby(cells, sort=False)["ratio"].unique().items()
     ]
@@ -112,7 +112,7 @@ def _table(table: pd.DataFrame, name: str, step: str) -> Any:
         )
         for ratio, runs in table.groupby("ratio")
     ]
-    columns = ("soft/hard", *LINES, "times scaled")
+    columns = ("soft/hard", *LINES, "tuned / scaled")
     return tables.table(f"{PROBLEMS[name]}, {step}: median [quartiles]", columns, rows)
 
 
@@ -129,7 +129,7 @@ def _shares(table: pd.DataFrame) -> Any:
         (f"{name}, {step}", *(_largest(runs[runs["line"] == line]) for line in LINES))
         for (name, step), runs in table.groupby(["problem", "step"], sort=False)
     ]
-    title = "largest gap of an average mask over its bound, where that is at most G sqrt(d)"
+    title = "largest gap / bound of an average mask, where the bound is at most G sqrt(d)"
     return tables.table(title, ("problem", *LINES), rows)
 
 

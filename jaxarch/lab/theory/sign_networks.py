@@ -56,7 +56,9 @@ def convolutional(picture: Sequence[int], channels: Sequence[int], outputs: int)
         shapes.append((f"convolution_{layer}", (PATCH, PATCH, inputs, made)))
         height, width = ((side - PATCH + 1) // WINDOW for side in (height, width))
         if min(height, width) < 1:
-            raise ArgumentError(f"widths: after {layer + 1} convolutions nothing is left of the pictures")
+            raise ArgumentError(
+                f"widths: expected fewer than {layer + 1}, after which pictures have no pixels left"
+            )
         inputs = made
     shapes.append(("dense", (height * width * inputs, outputs)))
     return SignNetwork(tuple(shapes))

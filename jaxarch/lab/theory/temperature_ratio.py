@@ -34,8 +34,8 @@ def plan(settings: Settings) -> list[str]:
     lines = [
         f"problems: {', '.join(settings.problems)}; {settings.seeds} seeds",
         f"soft/hard: {', '.join(f'{ratio:g}' for ratio in settings.ratios)}; hard {settings.hard:g}",
-        f"rates: {settings.learning_rate:g} at every ratio; scaled, times "
-        f"{', '.join(f'{multiple:g}' for multiple in settings.grid())}; below soft/hard 1 prescribed, with "
+        f"learning rates: {settings.learning_rate:g} at every ratio; scaled, times "
+        f"{', '.join(f'{multiple:g}' for multiple in settings.grid())}; prescribed below soft/hard 1, with "
         "the measured and with the certified G",
         f"trainings: {len(STEPS)} for each problem, one program each ({'; '.join(STEPS)}): {settings.steps} "
         f"steps x up to {len(settings.ratios) * rates * settings.seeds} runs; one more to measure G",

@@ -50,15 +50,15 @@ def plan(settings: TournamentSettings) -> list[str]:
         f"phases of {settings.steps} steps of batch {settings.batch_size}; budget {settings.budget}",
     ]
     lines += [
-        f"{name}: {_evaluations(ENTRANTS[name], task) / runs:,.0f} gradient evaluations a network, "
+        f"{name}: {_evaluations(ENTRANTS[name], task) / runs:,.0f} gradient evaluations per network, "
         f"{runs} networks"
         for name in settings.methods
     ]
     lines += [f"{one.name}, from {settings.own}: {runs} networks" for one in own]
     if settings.tune:
-        lines.append(f"and before that {settings.tune} trials of each method's settings, {SEEDS} seeds each")
+        lines.append(f"before that, {settings.tune} trials of each method's settings, {SEEDS} seeds each")
     if settings.controls:
-        lines.append(f"controls: {', '.join((AS_FOUND, *settings.controls))}: {runs} networks a method each")
+        lines.append(f"controls: {', '.join((AS_FOUND, *settings.controls))}: {runs} networks of each method")
     return lines
 
 
@@ -97,7 +97,7 @@ def duration(settings: TournamentSettings) -> list[str]:
     lines = [pace.told(seconds, whole.devices, "compilation included")]
     if extra:
         seconds = whole.seconds(extra) + compiling
-        lines.append(f"and about {pace.in_words(seconds)} for trials and controls")
+        lines.append(f"trials and controls take about {pace.in_words(seconds)} more")
     return lines
 
 
@@ -311,10 +311,12 @@ def _checked(task: Task) -> list[Own]:
     """
     for density in task.settings.densities:
         if not round(density * task.connections):
-            raise ArgumentError(f"densities: {density} of {task.connections} connections is none")
+            raise ArgumentError(
+                f"densities: {density} of {task.connections} connections leaves none; give a larger density"
+            )
     own = read_own(task.settings.own)
     if len(own) + len(task.settings.methods) < 2:
-        raise ArgumentError("methods: one alone has no rank; name another, random ERK for instance")
+        raise ArgumentError("methods: expected at least two to rank; add another, such as random ERK")
     for mine in own:
         for density in task.settings.densities:
             mine.strategy(density, task)

@@ -48,15 +48,17 @@ class Own(NamedTuple):
                 f"own: {self.name}({density:g}) failed: {type(error).__name__}: {first_line(error)}"
             ) from error
         if not _trainings(made):
-            raise ArgumentError(f"own: {self.name} trains nothing; end it with retrain(...), for instance")
+            raise ArgumentError(
+                f"own: {self.name} trains nothing; end it with a training, such as retrain(...)"
+            )
         problem = task.learning(np.arange(1))
         one = problem.of_run(0)
         network = jax.eval_shape(made, task.keys("search")[0], one)
         if named_leaves(network.mask).keys() != named_leaves(select(task.params)).keys():
-            raise ArgumentError(f"own: {self.name} finds no mask of the parent's kernels")
+            raise ArgumentError(f"own: expected {self.name} to return a mask of exactly the parent's kernels")
         if network.info.failed_at is None or "loss" not in network.info:
             raise ArgumentError(
-                f"own: the last stage of {self.name} forgets the training before it; let it return "
+                f"own: the last stage of {self.name} drops the record of the training; let it return "
                 "network.replace(...)"
             )
         return made
@@ -71,8 +73,7 @@ class Own(NamedTuple):
         if (kept != round(density * task.connections)).any():
             low, high = kept.min() / task.connections, kept.max() / task.connections
             raise ArgumentError(
-                f"own: {self.name} found networks of density {low:.4g} to {high:.4g}, where {density:g} was "
-                "asked for"
+                f"own: expected networks of density {density:g} from {self.name}, got {low:.4g} to {high:.4g}"
             )
         weights = named_leaves(network.params)
         for path, mask in named_leaves(network.mask).items():
@@ -80,7 +81,7 @@ class Own(NamedTuple):
             # A failed run has no accuracy to report, so its weights do not matter.
             if (left & (np.asarray(network.info.failed_at) < 0)).any():
                 raise ArgumentError(
-                    f"own: {self.name} leaves weights in {path} where its mask has no connection; "
+                    f"own: {self.name} has nonzero weights in {path} where its mask is 0; "
                     "masks.apply_mask(mask, params) removes them"
                 )
 
@@ -121,7 +122,7 @@ def read_own(file: str) -> list[Own]:
         return []
     path = as_path(file, "own")
     if not path.is_file():
-        raise ArgumentError(f"own: there is no file {shown(file)}")
+        raise ArgumentError(f"own: no such file {shown(file)}")
     try:
         found = runpy.run_path(str(path))
     except (Exception, SystemExit) as error:
@@ -134,14 +135,14 @@ def read_own(file: str) -> list[Own]:
         if inspect.isfunction(value) and not name.startswith("_") and value.__module__ == found["__name__"]
     ]
     if not own:
-        raise ArgumentError(f"own: {path.name} defines no function (density) -> strategy")
+        raise ArgumentError(f"own: expected {path.name} to define a public function (density) -> strategy")
     for name, function in own:
         if _letters(name) in map(_letters, TAKEN):
-            raise ArgumentError(f"own: {name!r} is a name in the tables already; call yours otherwise")
+            raise ArgumentError(f"own: the tables use the name {name!r} already; rename your function")
         try:
             inspect.signature(function).bind(0.1)
         except TypeError:
-            raise ArgumentError(f"own: expected {name} to take the density alone") from None
+            raise ArgumentError(f"own: expected {name} to take one argument, the density") from None
     return own
 
 

@@ -22,11 +22,11 @@ WHOLE = "random"
 """The method whose result at density 1 is the dense network."""
 REFERENCE = "random ERK"
 """The method that the report compares with every other; a file has all pairs."""
-CIFAR_NOTE = "! the CIFAR-10 at hand may come from lossy JPEGs: see `jaxarch data cifar10`"
+CIFAR_NOTE = "! this copy of CIFAR-10 may come from lossy JPEGs: see `jaxarch data cifar10`"
 COMPARISONS, RANKS, TRIALS, CONTROLS = "comparisons.csv", "ranks.csv", "trials.csv", "controls.csv"
 AGAINST = {
     "density": "density",
-    "cost": "training, of the dense network's multiply-adds",
+    "cost": "multiply-adds of training, relative to the dense network",
     "gradient_evaluations": "gradient evaluations",
 }
 """Quantities that accuracies are drawn against: columns of `_with_cost`, and their labels."""
@@ -73,7 +73,7 @@ def charts(results: Results) -> Iterator[Chart]:
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, {in_words(settings)}: test accuracy against"
     table = _with_cost(table)
-    labels = {"strategy": "method", "accuracy": "test accuracy", "seconds": "seconds a run", **AGAINST}
+    labels = {"strategy": "method", "accuracy": "test accuracy", "seconds": "seconds per run", **AGAINST}
     tells = ("seed", "density", "seconds")
     for column in AGAINST:
         yield Chart(
@@ -121,7 +121,8 @@ def _test(found: Ranking) -> str:
     """Describe the results of Friedman's and Nemenyi's tests."""
     return (
         f"Friedman: chi-square {found.chi_square:.1f}, p {found.p:.2g} over {found.runs} seeds (failures "
-        f"come last); mean ranks closer than {found.critical_difference:.2f} are alike (Nemenyi, 5%)"
+        f"rank last); mean ranks that differ by less than {found.critical_difference:.2f} do not differ "
+        "significantly (Nemenyi, 5%)"
     )
 
 
@@ -144,13 +145,13 @@ def _costs(table: pd.DataFrame, order: list[str]) -> Table:
     columns = (
         "medians over densities and seeds",
         "gradient evaluations",
-        "training, of dense",
+        "training / dense",
         "times fewer multiply-adds",
-        "seconds a run",
-        "compiling",
+        "seconds per run",
+        "seconds to compile",
     )
     return tables.table(
-        "what a network took; training in multiply-adds, those of connections that are gone left out",
+        "costs per network; training in multiply-adds of the connections that are left",
         columns,
         rows,
     )
@@ -187,10 +188,10 @@ def _against(comparisons: pd.DataFrame, order: list[str]) -> Table:
         rows.append((name, *cells))
     columns = ["minus " + REFERENCE]
     for density in densities:
-        columns += [f"at {density:g}", "p adjusted", "seeds needed"]
+        columns += [f"at {density:g}", "adjusted p", "seeds needed"]
     return tables.table(
-        f"accuracy minus that of {REFERENCE}, seed by seed: median, Wilcoxon p adjusted over the pairs here, "
-        "and the seeds that such a difference would need (t-test, power .8)",
+        f"accuracy minus accuracy of {REFERENCE}, paired by seed: median, Wilcoxon p adjusted over these "
+        "pairs, and the seeds needed to detect such a difference (t-test, power .8)",
         columns,
         rows,
     )
@@ -217,7 +218,7 @@ def _controls(controls: pd.DataFrame, order: list[str], title: str) -> Table:
     for density in densities:
         columns += [f"{AS_FOUND}, {density:g}", *others]
     return tables.table(
-        f"{title}: masks trained from the initial weights, and controls minus that, medians over seeds",
+        f"{title}: accuracy of masks trained from the initial weights, and of controls minus it; medians",
         columns,
         rows,
     )
@@ -243,8 +244,8 @@ def _trials(trials: pd.DataFrame) -> Table:
                 str(len(of)),
             )
         )
-    columns = ("method", "rate", "own number", "validation, defaults", "chosen", "trials")
-    return tables.table("settings chosen on rows that are held out", columns, rows)
+    columns = ("method", "learning rate", "own setting", "accuracy, defaults", "accuracy, chosen", "trials")
+    return tables.table("settings chosen by accuracy on held-out rows", columns, rows)
 
 
 def _draw(results: Results, table: pd.DataFrame, title: str) -> None:

@@ -168,6 +168,8 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
             check_distinct("controls", self.controls)
         check_temperatures(self.hard, self.soft)
         if self.tune < 0:
-            raise ArgumentError(f"tune: expected a number of trials, got {self.tune}")
+            raise ArgumentError(f"tune: expected 0 or a number of trials, got {self.tune}")
         if self.seeds < 2:
-            raise ArgumentError("seeds: methods are ranked over several runs; expected at least 2")
+            raise ArgumentError(
+                f"seeds: expected at least 2, to rank methods over several runs, got {self.seeds}"
+            )

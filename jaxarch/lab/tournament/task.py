@@ -106,7 +106,8 @@ def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
     per_class = round(settings.held_out * fewest)
     if not 0 < per_class < fewest:
         raise ArgumentError(
-            f"held_out: {settings.held_out} of the {fewest} examples of a class is {per_class or 'none'}"
+            f"held_out: {settings.held_out} of the {fewest} examples of a class is {per_class}; expected "
+            f"1 to {fewest - 1}"
         )
     keys = settings.seed_keys(STREAMS["rows"])
     held_out = np.stack([balanced_rows(key, images.y, pool, per_class=per_class) for key in keys])

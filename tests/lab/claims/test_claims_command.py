@@ -67,7 +67,7 @@ def test_one_is_told_in_full(few, jaxarch):
     assert "refuted" in out
     assert out.count("The printed form fails at") == len(CLAIMS["D.theorem-4.3"].printed)
     assert CLAIMS["D.theorem-4.3"].printed[0].line in out
-    assert out.count("It holds at") == len(CLAIMS["D.theorem-4.3"].controls)
+    assert out.count("The printed form holds at") == len(CLAIMS["D.theorem-4.3"].controls)
 
 
 def test_json_is_a_list_of_objects(few, jaxarch):

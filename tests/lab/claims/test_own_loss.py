@@ -106,16 +106,19 @@ def test_a_linear_loss_uses_up_nearly_all_of_the_bound():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"loss": Logistic(-1.0)}, r"loss: expected one that is convex .* midway between v = .* and v = "),
-        ({"loss": lambda v, z: v}, r"loss: expected a real scalar of a mask and one example"),
+        ({"loss": Logistic(-1.0)}, r"loss: expected a loss that is convex .* midway between v = .* and v = "),
+        ({"loss": lambda v, z: v}, r"loss: expected a real scalar for a mask and one example"),
         ({"rate": -1.0}, "rate: expected a positive finite number"),
         ({"soft": 11.0}, r"soft: expected at most hard"),
         ({"scores": np.zeros((2, 2))}, r"scores: expected shape \(d,\), got \(2, 2\)"),
         ({"comparator": np.ones(3)}, r"comparator: expected shape \(4,\), got \(3,\)"),
         ({"soft": 10.0, "comparator": np.ones(4)}, r"comparator: expected numbers in \(0, 1\)"),
-        ({"gradient_bound": 0.01}, r"gradient_bound: expected at least the largest norm .* got 0.01"),
-        ({"data": {"x": X, "y": np.ones(3)}}, r"data: expected arrays with one leading axis"),
-        ({"comparator": np.full(4, 0.5)}, "rate: none is prescribed where the comparator is v_1 itself"),
+        ({"gradient_bound": 0.01}, r"gradient_bound: expected at least .*, the largest norm .* got 0.01"),
+        ({"data": {"x": X, "y": np.ones(3)}}, r"data: expected arrays with one leading axis of examples"),
+        (
+            {"comparator": np.full(4, 0.5)},
+            "rate: missing; no rate is prescribed where the comparator is v_1 itself",
+        ),
         ({"steps": 0}, "steps: expected an integer of at least 1"),
     ],
 )

@@ -82,7 +82,7 @@ def test_what_is_no_path_and_no_name_is_refused(dataset):
 
 def test_a_name_too_long_for_a_file_is_refused_in_one_line():
     with pytest.raises(
-        ValueError, match=r"^dataset: cannot look for 'x{30,}\.\.\.x{30,}' \(File name too long\)$"
+        ValueError, match=r"^dataset: cannot look up 'x{30,}\.\.\.x{30,}' \(File name too long\)$"
     ):
         load("x" * 5000)
 

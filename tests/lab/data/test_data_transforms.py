@@ -59,7 +59,9 @@ def test_components_have_falling_variance_and_no_mean():
 def test_more_components_than_there_are_are_refused():
     x = np.eye(6, 4)
     assert principal_components(x, 4).shape == (6, 4)
-    with pytest.raises(ValueError, match=r"count: expected at most 4 components of shape \(6, 4\), got 5"):
+    with pytest.raises(
+        ValueError, match=r"count: expected at most 4 components for x of shape \(6, 4\), got 5"
+    ):
         principal_components(x, 5)
     with pytest.raises(ValueError, match="count: expected at most 3 components"):
         principal_components(sparse.csr_matrix(x), 4)

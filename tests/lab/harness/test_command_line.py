@@ -126,7 +126,7 @@ def test_a_page_that_cannot_be_written_does_not_cost_the_results(tmp_path, here,
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
     assert done.returncode == 2
     assert done.stderr == (
-        "jaxarch: report.html: it could not be written (No space left on device); the results are in out, "
+        "jaxarch: report.html: could not be written (No space left on device); the results are in out, "
         "and jaxarch report DIR --html writes it\n"
     )
     assert len(results.read_table(tmp_path / "out"))
@@ -339,13 +339,13 @@ BAD = {
     "long folder": (["report", "x" * 10_000], "folder: "),
     "long out": (["run", "--out", "x" * 10_000], "File name too long"),
     "control": (["run", "a\nb\x1b[31m"], r"experiment: unknown 'a\nb\x1b[31m'"),
-    "report": (["report", "there"], "folder: there is no result folder"),
+    "report": (["report", "there"], "folder: there is not a result folder"),
     "missing": (["report"], "Missing argument"),
     "list": (["list", "nothing"], "experiment: unknown 'nothing'"),
     "line": (["reproduction", "D.figure4"], "line: unknown 'D.figure4'; did you mean 'D.figure-4'"),
     "format": (["reproduction", "--format", "html"], "'html' is not one of 'text', 'markdown', 'json'"),
     "findings": (["reproduction", "--measured", "there"], "folder: there/findings.csv cannot be read"),
-    "paste": (["reproduction", "D.figure-4", "--measured", "there"], "--measured: expected no line"),
+    "paste": (["reproduction", "D.figure-4", "--measured", "there"], "--measured: cannot be combined with"),
     "key": (["run", "--set", "key=99999999999999999999"], "key: expected an integer from 0 to"),
     "choice": (["run", "--set", "lottery_form=literal"], "lottery_form: expected rewind or printed"),
     "tasks": (
@@ -468,7 +468,7 @@ def test_a_manifest_that_is_nested_without_end_is_refused_in_words(tmp_path, her
     (tmp_path / "out" / results.MANIFEST).write_text("[" * 100_000)
     again = here("report", "out")
     assert again.returncode == 2
-    assert again.stderr == "jaxarch: folder: out/manifest.json cannot be read (it is nested too deeply)\n"
+    assert again.stderr == "jaxarch: folder: out/manifest.json cannot be read (nested too deeply)\n"
 
 
 @pytest.mark.long
@@ -503,7 +503,7 @@ def test_figures_that_cannot_be_written_cost_no_results(tmp_path, here, monkeypa
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
     assert done.returncode == 2
     assert done.stderr == (
-        "jaxarch: figures: they could not be written (No space left on device); the results are in out, and "
+        "jaxarch: figures: could not be written (No space left on device); the results are in out, and "
         "jaxarch report DIR draws them\n"
     )
     assert len(results.read_table(tmp_path / "out"))
@@ -550,7 +550,8 @@ def test_a_folder_that_appears_while_the_run_goes_on_is_left_alone(tmp_path, her
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
     assert done.returncode == 2
     assert done.stderr == (
-        "jaxarch: out: out was made by another while this ran, and is left alone; the results are in out-2\n"
+        "jaxarch: out: another process made out during this run, so it is left alone; the results are in "
+        "out-2\n"
     )
     assert not list((tmp_path / "out").iterdir())
     assert len(results.read_table(tmp_path / "out-2"))

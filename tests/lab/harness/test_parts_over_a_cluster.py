@@ -467,7 +467,7 @@ def test_a_run_over_processes_that_is_interrupted_ends_with_one_line_and_goes_on
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert error == (
-        "jaxarch: interrupted; what is done is kept in kept, and the same command goes on from there\n"
+        "jaxarch: interrupted; finished work is kept in kept; run the same command again to continue\n"
     )
 
 

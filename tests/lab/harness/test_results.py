@@ -67,7 +67,7 @@ def test_force_keeps_the_old_folder_when_the_new_run_fails(tmp_path):
 def test_force_does_not_replace_a_folder_that_is_none_of_ours(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("years of work")
-    with pytest.raises(ValueError, match="is no result folder"):
+    with pytest.raises(ValueError, match="is not a result folder"):
         results.new_folder("name", out=tmp_path / "thesis", force=True).__enter__()
     assert (tmp_path / "thesis" / "chapter").exists()
 
@@ -130,12 +130,12 @@ def test_an_explicit_folder_that_cannot_be_made_is_refused_before_the_block(tmp_
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     for out, message in {
-        "link": "out: .*link is a link; name the folder itself",
+        "link": "out: .*link is a link; give the folder that it points to",
         "dangling": "out: .*dangling is a link",
         "x" * 300: r"out: cannot write to .*x\.\.\.x.* \(File name too long\)",
         "new/" + "x" * 300: "File name too long",
-        "file/out": "out: cannot write to .*something that is no folder is in the way",
-        "dangling/out": "out: cannot write to .*something that is no folder is in the way",
+        "file/out": "out: cannot write to .*a file of that name, or of one of its parents, is in the way",
+        "dangling/out": "out: cannot write to .*a file of that name, or of one of its parents, is in the way",
         "nul\0": "out: cannot write to .*null (byte|character)",
     }.items():
         with pytest.raises(ArgumentError, match=message) as caught:
@@ -158,7 +158,7 @@ def test_a_folder_that_forbids_writing_is_refused_before_the_block(tmp_path, mon
 @pytest.mark.parametrize("out", [None, "out"])
 def test_a_disk_that_is_full_at_the_end_leaves_what_was_written(tmp_path, out):
     with (
-        pytest.raises(ArgumentError, match=r"\(No space left on device\); what was written") as caught,
+        pytest.raises(ArgumentError, match=r"\(No space left on device\); the files written") as caught,
         results.new_folder("name", tmp_path, out and tmp_path / out) as folder,
     ):
         write(folder.path)
@@ -243,7 +243,7 @@ def test_a_table_with_a_number_beyond_float64_or_that_is_no_file_is_refused(tmp_
     (tmp_path / "bounds.csv").write_text("bound,loss\ninf,1\n0.5,2\n")
     assert np.isinf(results.read_table(tmp_path, "bounds.csv")["bound"]).tolist() == [True, False]
     os.mkfifo(tmp_path / "fifo.csv")
-    with pytest.raises(ArgumentError, match="it is no file"):
+    with pytest.raises(ArgumentError, match="it is not a file"):
         results.read_table(tmp_path, "fifo.csv")
 
 

@@ -156,7 +156,7 @@ def test_a_file_is_read_with_its_texts_on_one_line(tmp_path):
 AT = "one.toml: lines D.figure-1: "
 BROKEN = {
     "no TOML": ("year = 2021", "year 2021", "one.toml: cannot be read"),
-    "field": ("claim =", "clam =", AT + "clam: no such field; did you mean 'claim'?"),
+    "field": ("claim =", "clam =", AT + "clam: unknown field; did you mean 'claim'?"),
     "missing": ('verdict = "partly"\n', "", AT + "verdict: missing"),
     "no id": ('id = "D.figure-1"\n', "", "one.toml: lines 1: id: missing"),
     "verdict": ('"partly"', '"partially"', AT + "verdict: unknown 'partially'; did you mean 'partly'?"),
@@ -172,12 +172,12 @@ BROKEN = {
     "order": ("q25 = 0.5", "q25 = 1.5", AT + "measured 1: q25: expected q25 <= median <= q75, got 1.5"),
     "alone": ("q25 = 0.5, ", "", AT + "measured 1: q25: expected q25, median, q75 together"),
     "interval": ("mean = 1, ", "", AT + "measured 1: mean_low: expected mean_low, mean, mean_high together"),
-    "p": ("p = 1", "p = 1.1", AT + "measured 1: p: expected a probability, got 1.1"),
-    "runs": ("runs = 10, ", "", AT + "measured 1: runs: missing, but there is q25"),
+    "p": ("p = 1", "p = 1.1", AT + "measured 1: p: expected a number in [0, 1], got 1.1"),
+    "runs": ("runs = 10, ", "", AT + "measured 1: runs: missing; q25 needs"),
     "count": ("runs = 10", "runs = 0", AT + "measured 1: runs: expected an integer of at least 1, got 0"),
     "measured": ("{ what", "# what", AT + "measured: missing, but the verdict is 'partly'"),
     "settings": ('settings = "how"\n', "", AT + "settings: missing, but the verdict is 'partly'"),
-    "not run": ('"partly"', '"not run"', AT + "measured: expected none with the verdict 'not run'"),
+    "not run": ('"partly"', '"not run"', AT + "measured: expected nothing with the verdict 'not run'"),
     "other paper": ("D.figure-1", "A.figure-1", "one.toml: id: expected D.SOMETHING, got 'A.figure-1'"),
 }
 
@@ -198,7 +198,7 @@ def test_an_id_occurs_once(tmp_path):
 
 
 def test_a_paper_has_one_file(tmp_path):
-    with pytest.raises(ArgumentError, match=r"two.toml: key: 'D' is another file's"):
+    with pytest.raises(ArgumentError, match=r"two.toml: key: 'D' is used by another file"):
         read(tmp_path, one=HEAD + LINE, two=HEAD + LINE)
 
 
@@ -256,7 +256,7 @@ def test_any_measurement_keeps_three_digits_and_its_order(what, values, p):
 
 
 UNREADABLE = {
-    "column": ("what,median,wins\na,1,2\n", "findings.csv row 1: wins: no such field"),
+    "column": ("what,median,wins\na,1,2\n", "findings.csv row 1: wins: unknown field"),
     "no median": ("what\na\n", "findings.csv row 1: median: missing"),
     "empty cell": ("what,median\na,1\nb,\n", "findings.csv row 2: median: missing"),
     "text": ("what,median\na,1\nb,much\n", "findings.csv row 2: median: expected a number, got 'much'"),

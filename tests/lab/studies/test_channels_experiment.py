@@ -130,7 +130,7 @@ def test_a_dry_run_says_what_would_be_trained():
     assert lines[0] == ("parent: mlp, 944 connections; 20 neurons in 2 groups; pictures of (8, 8, 1)")
     assert "search: two-temperature: 4 trainings of 3 steps of batch 50" in lines
     assert "search: magnitude: 2 trainings of 3 steps of batch 50" in lines  # of both its methods
-    assert lines[-1] == "then 22 networks trained for 3 steps, cut and tested twice"
+    assert lines[-1] == "then 22 networks trained for 3 steps, tested whole and cut"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_dry_run_says_what_would_be_trained():
         ({"methods": ("lottery",)}, "methods: unknown 'lottery'"),
         ({"methods": ()}, "methods: expected"),
         ({"methods": ("AP", "AP")}, "methods: 'AP' is named twice"),
-        ({"model": "lenet"}, "widths: they are of an mlp or a cnn; the lenet has its own"),
+        ({"model": "lenet"}, "widths: only an mlp or a cnn takes widths; leave them out for lenet"),
         ({"model": "vgg19", "widths": ()}, "model: unknown 'vgg19'"),
         ({"soft": 200.0}, "soft: expected at most hard"),
         ({"mask_rate": 0.0}, "mask_rate: expected"),

@@ -253,7 +253,7 @@ def test_every_setting_of_every_experiment_is_listed(name):
 
 
 def test_a_data_set_of_one_s_own_needs_its_tasks_named():
-    with pytest.raises(ValueError, match=r"tasks: none are known for mine\.npz; name them"):
+    with pytest.raises(ValueError, match=r"tasks: no default for mine\.npz; give some"):
         fig4.Settings(dataset="mine.npz").complete()
 
 

@@ -70,5 +70,7 @@ def test_a_backbone_of_pictures_of_another_size_is_refused_before_anything_is_tr
     np.savez(path, x=np.arange(200 * 8 * 16, dtype=np.uint8).reshape(200, 8, 16), y=np.arange(200) % 10)
     settings = fig18.Settings(dataset=str(path), backbone="digits")
     for use in (plan_of, lambda of, given: run_in(tmp_path / "run", of, given)):
-        with pytest.raises(ArgumentError, match=r"backbone: its pictures are of \(8, 8, 1\), those of"):
+        with pytest.raises(
+            ArgumentError, match=r"backbone: its pictures have shape \(8, 8, 1\), but those of"
+        ):
             use(fig18.EXPERIMENT, settings)

@@ -204,7 +204,9 @@ def test_training_should_have_stopped_where_the_held_out_loss_was_least(still):
 
 
 def test_rounds_that_leave_nothing_of_a_layer_are_refused():
-    with pytest.raises(ArgumentError, match=r"^rounds: after 3 of them nothing is left of layers/0/kernel"):
+    with pytest.raises(
+        ArgumentError, match=r"^rounds: expected fewer than 3, after which layers/0/kernel has no connection"
+    ):
         plan_of(tickets.EXPERIMENT, TicketSettings(widths=(2,), fraction=0.9, rounds=40))
 
 

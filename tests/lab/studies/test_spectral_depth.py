@@ -277,8 +277,8 @@ def test_findings_are_ready_for_the_record(folder):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"depths": (5,)}, "hidden: expected at least 5 layers, those of the deepest teacher, got 4"),
-        ({"features": 30}, "features: expected at most 20, the neurons of a layer, got 30"),
+        ({"depths": (5,)}, "hidden: expected at least 5 layers, as the deepest teacher has, got 4"),
+        ({"features": 30}, "features: expected at most neurons=20, got 30"),
         ({"depths": ()}, "depths: expected at least one number"),
     ],
 )

@@ -127,9 +127,12 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(folder, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": "mlp"}, "model: a head goes on one of cnn, resnet18, resnet20, vgg11, vgg16; got 'mlp'"),
+        (
+            {"model": "mlp"},
+            "model: expected one of cnn, resnet18, resnet20, vgg11, vgg16, whose head can be replaced; got",
+        ),
         ({"heads": ("linear", "round")}, "heads: unknown 'round'"),
-        ({"every": 31, "steps": 30}, "every: expected at most the 30 steps of a training"),
+        ({"every": 31, "steps": 30}, "every: expected at most 30, the steps of a training, got 31"),
         ({"tolerance": 0.0}, "tolerance: "),
     ],
 )

@@ -148,8 +148,11 @@ def test_findings_are_ready_for_the_record(folder):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"depths": (4,)}, "hidden: expected at least 4 layers, those of the deepest teacher, got 3"),
-        ({"neurons": (70,)}, "hidden: expected at least 70 a layer, those of the widest teacher, got 60"),
+        ({"depths": (4,)}, "hidden: expected at least 4 layers, as the deepest teacher has, got 3"),
+        (
+            {"neurons": (70,)},
+            "hidden: expected at least 70 neurons a layer, as the widest teacher has, got 60",
+        ),
         ({"rivals": ("lasso",)}, "rivals: unknown 'lasso'"),
         ({"rivals": ("spectral", "spectral")}, "rivals: 'spectral' is named twice"),
         ({"strengths": (-1.0,)}, "strengths: expected"),

@@ -232,13 +232,13 @@ def test_a_method_of_one_s_own_is_ranked_with_all_others(folder, table):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "own: there is no file"),
+        (None, "own: no such file"),
         ("1 / 0", "own: mine.py failed: ZeroDivisionError"),
-        ("x = 3", "own: mine.py defines no function"),
-        ("def edge_popup(density): pass", "own: 'edge popup' is a name in the tables already"),
-        ("def dense(density): pass", "own: 'dense' is a name in the tables already"),
+        ("x = 3", "own: expected mine.py to define a public function"),
+        ("def edge_popup(density): pass", "own: the tables use the name 'edge popup' already"),
+        ("def dense(density): pass", "own: the tables use the name 'dense' already"),
         ("import sys; sys.exit(0)", "own: mine.py failed: SystemExit"),
-        ("def mine(density, steps): pass", "own: expected mine to take the density alone"),
+        ("def mine(density, steps): pass", "own: expected mine to take one argument, the density"),
     ],
     ids=[
         "no file",
@@ -346,7 +346,7 @@ def test_a_trial_is_chosen_by_rows_that_are_held_out_and_none_is_tested(task, mo
 @pytest.mark.long
 def test_the_plan_says_what_each_method_takes_and_the_time_is_told():
     lines = "\n".join(plan_of(TOURNAMENT, SMALL))
-    assert "SNIP: 18 gradient evaluations a network, 4 networks" in lines
+    assert "SNIP: 18 gradient evaluations per network, 4 networks" in lines
     (time,) = time_of(TOURNAMENT, SMALL)
     assert time.startswith("time: about")
 
@@ -376,7 +376,7 @@ def test_the_report_has_the_dense_network_and_chance_and_draws_accuracy_against_
         ("return jaxarch.search.random_mask(density)", "own: mine trains nothing"),
         (
             "return jaxarch.chain(jaxarch.search.random_mask(density), TRAIN, BARE)",
-            "own: the last stage of mine forgets the training",
+            "own: the last stage of mine drops the record of the training",
         ),
     ],
 )
@@ -394,7 +394,9 @@ def test_a_method_of_one_s_own_that_finds_another_size_is_refused(task, tmp_path
         "import jaxarch\ndef cheat(density):\n    return jaxarch.search.dense(nonnegative=False)\n"
     )
     settings = dataclasses.replace(SMALL, methods=("random",), own=str(file))
-    with pytest.raises(jaxarch.ArgumentError, match="own: cheat found networks of density 1 to 1"):
+    with pytest.raises(
+        jaxarch.ArgumentError, match=r"own: expected networks of density .* from cheat, got 1 to 1"
+    ):
         run_in(tmp_path, TOURNAMENT, settings)
 
 
@@ -415,18 +417,18 @@ def test_what_failed_as_it_was_found_has_failed_under_every_control(task):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"methods": ("SNIP",)}, "methods: one alone has no rank"),
-        ({"densities": (1e-5,)}, "densities: 1e-05 of 7400 connections is none"),
+        ({"methods": ("SNIP",)}, "methods: expected at least two to rank"),
+        ({"densities": (1e-5,)}, "densities: 1e-05 of 7400 connections leaves none"),
         ({"held_out": 0.999}, "held_out: 0.999 of the .* examples of a class is"),
         ({"methods": ("SNAP",)}, "methods: unknown 'SNAP'; did you mean 'SNIP'"),
         ({"densities": (1.5,)}, "densities: expected numbers between 0 and 1"),
-        ({"seeds": 1}, "seeds: methods are ranked over several runs"),
+        ({"seeds": 1}, "seeds: expected at least 2, to rank methods"),
         ({"controls": ("shuffled",)}, "controls: unknown 'shuffled'"),
-        ({"tune": -1}, "tune: expected a number of trials"),
-        ({"model": "resnet20", "widths": (3,)}, "widths: they are of an mlp or a cnn"),
-        ({"width_factor": 0.5}, "width_factor: a factor of channels is taken by .* not by the mlp"),
+        ({"tune": -1}, "tune: expected 0 or a number of trials"),
+        ({"model": "resnet20", "widths": (3,)}, "widths: only an mlp or a cnn takes widths"),
+        ({"width_factor": 0.5}, "width_factor: only .* take a factor of channels; leave it out for mlp"),
         ({"width_factor": 0.0}, "width_factor: expected"),
-        ({"held_out": 0.001}, "held_out: 0.001 of the .* examples of a class is none"),
+        ({"held_out": 0.001}, "held_out: 0.001 of the .* examples of a class is 0"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_by_name(changes, message):
@@ -544,7 +546,9 @@ def test_a_method_of_one_s_own_whose_weights_are_not_those_of_its_mask_is_refuse
         "    )\n"
     )
     settings = dataclasses.replace(SMALL, methods=("random",), own=str(file))
-    with pytest.raises(jaxarch.ArgumentError, match=r"own: forgets leaves weights in .* no connection"):
+    with pytest.raises(
+        jaxarch.ArgumentError, match=r"own: forgets has nonzero weights in .* where its mask is 0"
+    ):
         run_in(tmp_path, TOURNAMENT, settings)
 
 

@@ -294,8 +294,8 @@ def test_what_a_search_was_given_and_did_not_reach_is_reported(ready):
     settings = dataclasses.replace(ready.settings, search_steps=5)
     with pytest.warns(jaxarch.ResultWarning, match="density 0.1 was not reached in 2 of 2 runs"):
         notes = measured(ready._replace(settings=settings), methods=("AP->reshuffled",)).notes
-    assert notes[0] == "trainings x steps of a search, a seed: AP 1 x 5; of the others, none"
-    assert any("did not reach density 0.1 but" in note for note in notes)
+    assert notes[0] == "trainings x steps of each search, per seed: AP 1 x 5; none for the others"
+    assert any("missed density 0.1, and reached" in note for note in notes)
 
 
 def test_a_folder_that_was_begun_with_other_settings_is_refused(tmp_path):
@@ -349,7 +349,7 @@ def test_a_dry_run_says_what_would_be_trained(ready):
     assert "search: AP: 2 trainings of 60 steps of batch 50" in lines
     # From 1 to .5 one round, from .5 to .1 two: three trainings a seed.
     assert "search: IMP: 6 trainings of 10 steps of batch 50" in lines
-    assert "new task: 18 runs x 4 sizes and starts = 72 trainings of 20 steps" in lines
+    assert "new task: 18 runs x 4 pairs of size and start = 72 trainings of 20 steps" in lines
 
 
 @pytest.mark.long
@@ -380,18 +380,18 @@ def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
         ({"new_classes": (4, 5)}, r"new_classes: the tasks must not overlap; both have \[4\]"),
         ({"classes": (0, 11)}, "classes: digits has no class 11"),
         ({"new_classes": (5, 5)}, "new_classes: 5 is named twice"),
-        ({"sizes": (12, 40)}, "sizes: expected multiples of 5, the new classes; got 12"),
-        ({"new_classes": (5,)}, r"new_classes: a task needs at least two classes, got \(5,\)"),
+        ({"sizes": (12, 40)}, "sizes: expected multiples of 5, the number of new classes, got 12"),
+        ({"new_classes": (5,)}, r"new_classes: expected at least two classes, got \(5,\)"),
         ({"fraction": 0.0}, "fraction: expected numbers between 0 and 1, got 0.0"),
         ({"model": "resnet"}, "model: unknown 'resnet'"),
-        ({"sizes": (5000,)}, "size: 1000 of each class are asked for"),
+        ({"sizes": (5000,)}, "size: expected at least 1000 rows of each class"),
         ({"sparsities": (0.9, 0.0)}, "sparsities: expected numbers between 0 and 1, got 0.0"),
         ({"sparsities": ()}, "sparsities: expected"),
         ({"methods": ("AB",)}, "methods: unknown 'AB'; did you mean 'AP'"),
-        ({"model": "vgg19"}, "widths: they are of an mlp or a cnn"),
+        ({"model": "vgg19"}, "widths: only an mlp or a cnn takes widths"),
         ({"weights": ("xavier",)}, "weights: unknown 'xavier'"),
         ({"soft": 200.0}, "soft: expected at most hard"),
-        ({"in_domain": True, "new_dataset": "mnist"}, "in_domain: the new task is the first one"),
+        ({"in_domain": True, "new_dataset": "mnist"}, "in_domain: the new task is the first task"),
         ({"pool": 3}, "images: expected shape"),
         ({"dataset": "digts"}, "digts"),
     ],

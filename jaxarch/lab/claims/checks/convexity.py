@@ -100,9 +100,9 @@ def check_scalar(loss: Callable[..., Array], dimension: int, *example: PyTree) -
     try:
         value = jax.eval_shape(loss, jax.ShapeDtypeStruct((dimension,), jnp.float64), *example)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"loss: it does not take {taken}: {first_line(error)}") from error
+        raise ArgumentError(f"loss: expected a function of {taken} ({first_line(error)})") from error
     if getattr(value, "shape", None) != () or not jnp.issubdtype(value.dtype, jnp.floating):
-        raise ArgumentError(f"loss: expected a real scalar of {taken}, got {shown(value)}")
+        raise ArgumentError(f"loss: expected a real scalar for {taken}, got {shown(value)}")
     return value
 
 
@@ -148,12 +148,12 @@ def check_convex(loss: Callable[[Array], Array], dimension: int, *, key: Array |
       >>> jaxarch.lab.claims.check_convex(lambda v: v @ v, 2)
       >>> jaxarch.lab.claims.check_convex(lambda v: -(v @ v), 2)  # doctest: +ELLIPSIS
       Traceback (most recent call last):
-      jaxarch.ArgumentError: loss: expected one that is convex in the mask; midway between v = ...
+      jaxarch.ArgumentError: loss: expected a loss that is convex in the mask; midway between v = ...
     """
     found = convexity_gap(loss, dimension, key=key)
     if not found.convex:
         first, second = (np.array2string(v, precision=3, threshold=6).replace("\n", "") for v in found[2:])
         raise ArgumentError(
-            f"loss: expected one that is convex in the mask; midway between v = {first} and v = {second} "
-            f"it is {found.gap:.3g} above the mean of its values there"
+            f"loss: expected a loss that is convex in the mask; midway between v = {first} and v = {second} "
+            f"it exceeds the mean of its values at both by {found.gap:.3g}"
         )

@@ -153,8 +153,8 @@ def inside_bound(
             bound_on_gradients = max(bound_on_gradients, float(met.max()))
         elif met.max() > gradient_bound:
             raise ArgumentError(
-                f"gradient_bound: expected at least the largest norm of a gradient, which is {met.max():.6g} "
-                f"or more, got {gradient_bound}"
+                f"gradient_bound: expected at least {met.max():.6g}, the largest norm of a gradient in these "
+                f"runs, got {gradient_bound}"
             )
         bound = mirror.average_iterate_bound(
             distance, rate, hard, soft, gradient_bound=bound_on_gradients, steps=steps
@@ -175,7 +175,9 @@ def _count_of(data: PyTree) -> int:
     check_concrete("data", data)
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(data)}
     if len(sizes) != 1 or sizes & {(), (0,)}:
-        raise ArgumentError("data: expected arrays with one leading axis, that of the examples")
+        raise ArgumentError(
+            f"data: expected arrays with one leading axis of examples, got leading axes {sorted(sizes)}"
+        )
     (count,) = sizes.pop()
     return count
 
@@ -188,7 +190,7 @@ def _check_comparator(u: np.ndarray, start: np.ndarray, hard: float, soft: float
 
 def _prescribed_rate(distance: float, hard: float, soft: float, gradient_bound: float, steps: int) -> float:
     if distance == 0:
-        raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
+        raise ArgumentError("rate: missing; no rate is prescribed where the comparator is v_1 itself")
     return float(mirror.prescribed_rate(distance, hard, soft, gradient_bound=gradient_bound, steps=steps))
 
 

@@ -84,7 +84,7 @@ def regret(
     if not is_traced(sides) and not np.isfinite(sides.right).all():
         farthest = np.abs(np.asarray(w)).max()
         raise ArgumentError(
-            f"scores: the bound is not defined here, for D(u, v_1), D(u, v_T+1) or K is beyond {w.dtype}; "
+            f"scores: the bound is not finite, since D(u, v_1), D(u, v_T+1) or K overflows {w.dtype}; "
             f"expected a run that did not diverge, got scores up to {farthest:.3g} at rate = {rate}"
         )
     return sides
@@ -123,10 +123,10 @@ def _regret(
 def check_comparator(u: np.ndarray, hard: np.ndarray, soft: np.ndarray) -> None:
     """Raise if a comparator is outside the cube, or infinitely far."""
     if not ((u >= 0) & (u <= 1)).all():
-        raise ArgumentError("comparator: expected numbers in [0, 1]")
+        raise ArgumentError(f"comparator: expected numbers in [0, 1], got {u.min():.3g} to {u.max():.3g}")
     if (soft >= hard).any() and not ((u > 0) & (u < 1)).all():
         raise ArgumentError(
-            "comparator: expected numbers in (0, 1), for at equal temperatures vertices are infinitely far"
+            "comparator: expected numbers in (0, 1), since at equal temperatures vertices are infinitely far"
         )
 
 
@@ -141,5 +141,5 @@ def _check_steps(scores: Array, gradients: Array, rate: ArrayLike, soft: ArrayLi
         t = int(np.argmin(fits.all(axis=1)))
         raise ArgumentError(
             f"scores: w_{t + 2} is not w_{t + 1} - rate g_{t + 1} ds_soft(w_{t + 1}), g the gradient with "
-            "respect to the mask; expected a run of one rate, without momentum"
+            "respect to the mask; expected a run with one learning rate and no momentum"
         )
