@@ -17,8 +17,8 @@ PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in LEFT_OUT),
 ]
-LONGEST = {"theory.md": 60}
-"""Words of the longest sentence of a page, where more than 40 are allowed."""
+LONGEST = 40
+"""Words of the longest sentence."""
 
 
 def docstrings():
@@ -56,8 +56,7 @@ def test_docstrings_begin_with_what_a_thing_is_or_does():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_sentences_of_a_page_are_short(page):
     found = lengths(page.read_text())
-    longest = LONGEST.get(page.name, 40)
-    assert {sentence: words for sentence, words in found.items() if words > longest} == {}
+    assert {sentence: words for sentence, words in found.items() if words > LONGEST} == {}
     assert median([0, *found.values()]) <= 17
 
 

@@ -64,4 +64,4 @@ def test_every_claim_has_a_line():
     "arguments", [("D.eq-49",), ("--cases", "10"), ("--search", "1"), ("--format", "json")]
 )
 def test_it_takes_no_more_than_a_format(arguments):
-    assert "--list: expected" in str(typed(*arguments).exception)
+    assert "--list: cannot be combined with" in str(typed(*arguments).exception)
