@@ -20,10 +20,12 @@ _OF_THE_LAB = ("claims", "data", "reproduction", "results")
 
 def __getattr__(name: str) -> Any:
     if name == "streams":
-        raise ImportError("jaxarch.streams is jaxarch.io")
+        raise ImportError("jaxarch.streams has moved; import jaxarch.io")
     if name in _OF_THE_LAB:
         # Not an AttributeError, since `from jaxarch import data` would not show its text.
-        raise ImportError(f"jaxarch.{name} is jaxarch.lab.{name}; pip install 'jaxarch[lab]'")
+        raise ImportError(
+            f"jaxarch.{name} has moved; pip install 'jaxarch[lab]', and import jaxarch.lab.{name}"
+        )
     return _public(name)
 
 

@@ -28,6 +28,8 @@ def warn_deprecated(old: str, new: str, release: str) -> None:
       ...     retain(None), retain(None)
       (None, None)
       >>> [str(warning.message) for warning in caught]
-      ['jaxarch.masks.retain is jaxarch.masks.keep; jaxarch 0.3 removes the old name']
+      ['jaxarch.masks.retain is now jaxarch.masks.keep; jaxarch 0.3 removes the old name']
     """
-    warnings.warn(f"{old} is {new}; jaxarch {release} removes the old name", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"{old} is now {new}; jaxarch {release} removes the old name", DeprecationWarning, stacklevel=3
+    )

@@ -182,10 +182,13 @@ def check_function(name: str, function: Any, *arguments: Any) -> None:
     owner, right = getattr(inner, "__self__", inner) if inspect.ismethod(inner) else inner, ""
     if _is_instance(owner, "flax.nnx", "Module"):
         if not is_method or not _takes_parameters(inner, arguments):
-            right = "function, tree = jaxarch.nnx.as_function(model), or call jaxarch.nnx.shrink(model, x)"
+            right = "both results of jaxarch.nnx.as_function(model), or call jaxarch.nnx.shrink(model, x)"
     elif _is_instance(owner, "equinox", "Module"):
         if _has_arrays(owner) and not _takes_parameters(inner, arguments):
-            right = "lambda p, x: equinox.combine(p, static)(x) of equinox.partition(model, equinox.is_array)"
+            right = (
+                "lambda p, x: equinox.combine(p, static)(x) and p, where p, static = "
+                "equinox.partition(model, equinox.is_array)"
+            )
     elif _is_instance(owner, "flax.linen", "Module") and not is_method:
         right = "model.apply and its variables"
     elif _is_instance(owner, "keras", "Layer") and not is_method:
@@ -193,7 +196,7 @@ def check_function(name: str, function: Any, *arguments: Any) -> None:
     if right:
         raise ArgumentError(
             f"{name}: expected a function whose first argument is the parameters, got the module "
-            f"{type(owner).__name__}, whose input it would be; pass {right}"
+            f"{type(owner).__name__}, which would take them as its input; pass {right}"
         )
 
 
@@ -378,7 +381,7 @@ def check_array(name: str, value: object, *, real: bool = False, keys: bool = Fa
     of_complex = real and is_numeric(value) and jax.numpy.issubdtype(dtype, jax.numpy.complexfloating)
     of_keys = keys and dtype is not None and jax.numpy.issubdtype(dtype, jax.dtypes.prng_key)
     if of_complex or not (is_numeric(value) or of_keys):
-        got = shown(value) if dtype is None else f"one of dtype {dtype}"
+        got = shown(value) if dtype is None else f"dtype {dtype}"
         raise ArgumentError(f"{name}: expected an array of numbers, got {got}")
 
 
@@ -411,7 +414,7 @@ def check_beside(name: str, value: Any, tree: object) -> None:
     if isinstance(value, int):
         most = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64)).max
         if abs(value) > most:
-            raise ArgumentError(f"{name}: expected an integer of at most {most}, got {shown(value)}")
+            raise ArgumentError(f"{name}: expected an integer from {-most} to {most}, got {shown(value)}")
     for leaf in jax.tree.leaves(tree):
         shapes = np.shape(value), np.shape(leaf)
         try:
@@ -489,7 +492,9 @@ def check_callable(name: str, value: object, *arguments: str) -> None:
     try:
         inspect.signature(value).bind(*arguments)
     except TypeError as error:
-        raise ArgumentError(f"{name}: expected {takes}; this one: {one_line(error)}") from None
+        raise ArgumentError(
+            f"{name}: expected {takes}, got one with other arguments ({one_line(error)})"
+        ) from None
     except ValueError:
         # Some functions written in C do not tell their signature.
         return
@@ -511,8 +516,8 @@ def check_one_number(name: str, value: Any) -> None:
         raise ArgumentError(f"{name}: expected one number, got {shown(value)}") from None
     if shape != ():
         raise ArgumentError(
-            f"{name}: expected one number, got shape {shape}; for one a run pass them as `settings` of "
-            "over_seeds"
+            f"{name}: expected one number, got shape {shape}; to give each run its own number, pass them as "
+            "`settings` of over_seeds"
         )
 
 
@@ -556,8 +561,10 @@ def check_one_key(key: object) -> None:
     shape: tuple[int, ...] = getattr(key, "shape", ())
     is_new = isinstance(key, jax.Array) and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
     if not (is_new and shape == ()) and not (str(dtype) == "uint32" and len(shape) == 1):
-        many = "; for many keys use over_seeds" if is_new else ""
-        raise ArgumentError(f"key: expected one, as of jax.random.key(0), got {shown(key)}{many}")
+        many = "; for several keys use over_seeds" if is_new else ""
+        raise ArgumentError(
+            f"key: expected one random key, such as jax.random.key(0), got {shown(key)}{many}"
+        )
 
 
 def check_keys(keys: object) -> None:
@@ -566,17 +573,19 @@ def check_keys(keys: object) -> None:
 
     dtype: Any = getattr(keys, "dtype", None)
     shape: tuple[int, ...] = getattr(keys, "shape", ())
-    expected = "keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)"
+    expected = (
+        "keys: expected random keys of shape (runs,), such as jax.random.split(jax.random.key(0), runs)"
+    )
     if isinstance(keys, jax.Array) and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         if len(shape) != 1 or not shape[0]:
-            raise ArgumentError(expected)
+            raise ArgumentError(f"{expected}, got shape {shape}")
     elif str(dtype) == "uint32" and shape[-1:] == (2,):
         raise ArgumentError(
-            f"{expected}; these are old keys, of jax.random.PRNGKey: use jax.random.key, or "
-            "jax.random.wrap_key_data(keys)"
+            f"{expected}, got old keys from jax.random.PRNGKey; make them with jax.random.key, or convert "
+            "them with jax.random.wrap_key_data(keys)"
         )
     else:
-        raise ArgumentError(expected)
+        raise ArgumentError(f"{expected}, got {shown(keys)}")
 
 
 def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ def scales_and_shifts(params: PyTree, where: Where = "*scale") -> PyTree:
     for path, leaf in scales.items():
         if jnp.ndim(leaf) != 1:
             raise ArgumentError(
-                f"where: expected scales, one number a channel; {path} has shape {jnp.shape(leaf)}"
+                f"where: expected scales, one number per channel, but {path!r} has shape {jnp.shape(leaf)}"
             )
     beside = {shift_of(path) for path in scales}
     shifts = {path: leaf for path, leaf in named_leaves(params).items() if path in beside}

@@ -36,7 +36,8 @@ def count_dtype(size: int) -> jnp.dtype:
     if size < 2**32:
         return jnp.dtype(jnp.uint32)
     raise ArgumentError(
-        f"mask: {size} connections are more than 32 bits count; set jax_enable_x64, or count outside of jit"
+        f"mask: {size} connections are too many for 32-bit integers; set jax_enable_x64, or count outside of "
+        "jit"
     )
 
 
@@ -217,8 +218,8 @@ def _promoted(arrays: Sequence[Array]) -> list[Array]:
     for array in arrays:
         if not _is_exact(array.dtype, dtype):
             raise ArgumentError(
-                f"scores: {array.dtype} has no exact order beside the other leaves' {dtype}; give all leaves "
-                "one dtype"
+                f"scores: {array.dtype} cannot be compared exactly as {dtype}, the leaves' common dtype; "
+                "give all leaves the same dtype"
             )
     return [array.astype(dtype) for array in arrays]
 

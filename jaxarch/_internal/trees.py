@@ -122,9 +122,11 @@ def by_path(name: str, given: Any, tree: PyTree) -> PyTree:
             raise ArgumentError(f"{name}: no leaf {shown(wanted)}; {did_you_mean(str(wanted), names)}")
     for path, found in names.items():
         if not found:
-            raise ArgumentError(f"{name}: expected one for each leaf, and there is none for {path!r}")
+            raise ArgumentError(f"{name}: expected a value for each leaf, got none for {path!r}")
         if len(found) > 1:
-            raise ArgumentError(f"{name}: {path!r} has two, {shown(found[0])} and {shown(found[1])}")
+            raise ArgumentError(
+                f"{name}: leaf {path!r} is named twice, by {shown(found[0])} and {shown(found[1])}; keep one"
+            )
     return placed({path: given[found[0]] for path, found in names.items()}, tree)
 
 
@@ -341,7 +343,7 @@ def check_distinct(name: str, tree: PyTree) -> None:
     """
     leaves = named_leaves(tree)
     if len(leaves) < len(jax.tree.leaves(tree)):
-        raise ArgumentError(f"{name}: it has two leaves of one path; give them names of their own")
+        raise ArgumentError(f"{name}: two leaves have the same path; give each its own name")
 
 
 def inexact(tree: PyTree) -> PyTree:
@@ -373,8 +375,8 @@ def select_floating(tree: PyTree, where: Where = matrices) -> PyTree:
         if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             found = "no dtype" if dtype is None else f"dtype {dtype}"
             raise ArgumentError(
-                f"params: leaf {path!r} has {found}, and masks are of floating-point leaves; leave it out by "
-                "`where`"
+                f"params: leaf {path!r} has {found}, but only floating-point leaves can be masked; leave it "
+                "out by `where`"
             )
     return selection
 
@@ -392,7 +394,9 @@ def check_trainable(params: PyTree) -> None:
             raise ArgumentError(f"params: leaf {path!r} has no dtype; give an array")
     if not any(map(_is_inexact, leaves.values())):
         dtypes = {path: str(leaf.dtype) for path, leaf in leaves.items()}
-        raise ArgumentError(f"params: expected a floating-point array to train, got {shown(dtypes)}")
+        raise ArgumentError(
+            f"params: expected at least one floating-point array to train, got {shown(dtypes)}"
+        )
 
 
 def check_floating(name: str, tree: PyTree) -> None:

@@ -66,8 +66,8 @@ class Checkpoints:
         for other in get_args(Format):
             if other != self.format and path.with_suffix(f".{other}").exists():
                 raise ArgumentError(
-                    f"format: {self.folder} has {name!r} as {other!r}, not as {self.format!r}; go on with "
-                    "that, or use a fresh folder"
+                    f"format: {name!r} in {self.folder} was saved as {other!r}, got {self.format!r}; pass "
+                    f"format={other!r}, or use a fresh folder"
                 )
         if not path.exists():
             return None

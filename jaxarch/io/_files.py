@@ -42,7 +42,7 @@ def as_folder(path: Any, argument: str = "folder") -> Path:
     """
     folder = as_path(path, argument)
     if not os.path.isdir(folder):
-        raise ArgumentError(f"{argument}: expected a folder that is there, got {shown(folder)}")
+        raise ArgumentError(f"{argument}: expected an existing folder, got {shown(folder)}")
     return folder
 
 
@@ -129,7 +129,7 @@ def trial_folder(folder: Path) -> Iterator[None]:
 
 def _in_use(folder: Path, argument: str) -> ArgumentError:
     return ArgumentError(
-        f"{argument}: {shown(str(folder))} is in use by {_holder(folder)}; wait until it ends, or name "
+        f"{argument}: {shown(str(folder))} is in use by {_holder(folder)}; wait until it ends, or use "
         "another folder"
     )
 

@@ -54,7 +54,7 @@ def take_images(
     shapes = real_numbers("mean", mean).shape, real_numbers("std", std).shape
     if len(shapes[0]) != 1 or shapes[0] != shapes[1]:
         raise ArgumentError(
-            "mean: expected one number for each channel, and as many for std; got shapes "
+            "mean: expected one number per channel, and as many in std, got shapes "
             f"{shapes[0]} and {shapes[1]}"
         )
     check_positive("std", std)
@@ -72,7 +72,7 @@ class _TakeImages:
         if getattr(x, "dtype", None) != np.uint8 or x.shape[-1] != len(self.mean):
             found = f"{x.dtype} of shape {x.shape}" if hasattr(x, "dtype") else shown(x)
             raise ArgumentError(
-                f"data: expected uint8 pixels of {len(self.mean)} channels, as mean and std have; got {found}"
+                f"data: expected uint8 pixels with {len(self.mean)} channels, like mean and std, got {found}"
             )
         shape = (1,) * (x.ndim - 1) + (-1,)
         mean, std = (np.asarray(numbers, np.float32).reshape(shape) for numbers in (self.mean, self.std))

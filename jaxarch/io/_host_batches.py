@@ -62,7 +62,7 @@ def host_batches(
     for index, batch in enumerate(batches, first):
         arrays = _arrays(name, index, batch)
         if not jax.tree.leaves(arrays):
-            raise ArgumentError(f"{name}: batch {index} has no array")
+            raise ArgumentError(f"{name}: batch {index} has no arrays; give at least one")
         form = form or Form.of(arrays)
         _check_form(name, index, arrays, form, same_shape)
         yield arrays
@@ -72,10 +72,13 @@ def _arrays(name: str, index: int, batch: Any) -> PyTree:
     if batch is None:
         return None
     if isinstance(batch, np.ma.MaskedArray):
-        raise ArgumentError(f"{name}: batch {index} has a masked array, whose mask would be lost; give both")
+        raise ArgumentError(
+            f"{name}: batch {index} has a masked array, whose mask would be lost; give data and mask as two "
+            "arrays"
+        )
     if isinstance(batch, Mapping):
         if not all(isinstance(key, str) for key in batch):
-            raise ArgumentError(f"{name}: batch {index}: expected texts as keys, got {shown(list(batch))}")
+            raise ArgumentError(f"{name}: batch {index}: expected strings as keys, got {shown(list(batch))}")
         return {key: _arrays(name, index, part) for key, part in batch.items()}
     if isinstance(batch, (tuple, list)):
         parts = [_arrays(name, index, part) for part in batch]
@@ -89,7 +92,7 @@ def _numbers(name: str, index: int, leaf: Any) -> np.ndarray:
         array = np.array(leaf)
     except Exception as error:
         raise ArgumentError(
-            f"{name}: batch {index} has a {type(leaf).__name__}, which NumPy does not take: "
+            f"{name}: batch {index} has a {type(leaf).__name__}, which NumPy cannot convert to an array: "
             f"{first_line(error)}"
         ) from error
     if not (jax.numpy.issubdtype(array.dtype, jax.numpy.number) or array.dtype == bool):
@@ -103,22 +106,25 @@ def _numbers(name: str, index: int, leaf: Any) -> np.ndarray:
         if bad:
             raise ArgumentError(f"{name}: batch {index} has {bad} values that are NaN or infinite")
     elif kept.dtype != array.dtype and not np.array_equal(kept, array):
-        raise ArgumentError(f"{name}: batch {index} has integers beyond {kept.dtype}, as JAX keeps them")
+        raise ArgumentError(
+            f"{name}: batch {index} has integers beyond {kept.dtype}, in which JAX stores them; give smaller "
+            "ones, or set jax_enable_x64"
+        )
     return kept
 
 
 def _check_form(name: str, index: int, batch: PyTree, form: Form, same_shape: bool) -> None:
     if jax.tree.structure(batch) != form.treedef:
         raise ArgumentError(
-            f"{name}: batch {index} is of another structure than those before: its arrays are "
-            f"{shown(list(named_leaves(batch)))}, theirs {shown(list(form.paths))}"
+            f"{name}: batch {index} has another structure than earlier batches: its arrays are "
+            f"{shown(list(named_leaves(batch)))}, theirs are {shown(list(form.paths))}"
         )
     for path, leaf, shape, dtype in zip(form.paths, jax.tree.leaves(batch), *form[2:], strict=True):
         fits = leaf.shape == shape if same_shape else leaf.shape[1:] == shape[1:]
         if not fits or leaf.dtype != dtype:
             where = f" in {path!r}" if path else ""
-            remedy = "; leave out the short batch at the end of an epoch" if leaf.dtype == dtype else ""
+            remedy = "; drop the short batch at the end of an epoch" if leaf.dtype == dtype else ""
             raise ArgumentError(
-                f"{name}: batch {index} has {leaf.dtype} of shape {leaf.shape}{where}, those before {dtype} "
-                f"of shape {shape}{remedy}"
+                f"{name}: batch {index} has {leaf.dtype} of shape {leaf.shape}{where}, but earlier batches "
+                f"have {dtype} of shape {shape}{remedy}"
             )

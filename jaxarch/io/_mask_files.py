@@ -89,15 +89,20 @@ def load_mask(path: str | os.PathLike[str], like: _Learned | PyTree) -> PyTree:
     for name, array in stored.items():
         if name not in leaves:
             raise ArgumentError(
-                f"path: {path} masks {name!r}, which is none of {shortened(', '.join(leaves), 200)}"
+                f"path: {path} masks {name!r}, which `like` does not have; its leaves are: "
+                f"{shortened(', '.join(leaves), 200)}"
             )
         check_floating("like", {name: leaves[name]})
         if array.dtype != bool or array.shape[array.ndim - leaves[name].ndim :] != leaves[name].shape:
             raise ArgumentError(
                 f"path: leaf {name!r} of {path} has shape {array.shape}, dtype {array.dtype}; expected "
-                f"booleans of the parameter's shape {leaves[name].shape}, or with an axis of runs before it"
+                f"booleans of the parameter's shape {leaves[name].shape}, with or without a leading axis of "
+                "runs"
             )
     runs = {array.shape[: array.ndim - leaves[name].ndim] for name, array in stored.items()}
     if len(runs) != 1 or max(map(len, runs)) > 1:
-        raise ArgumentError(f"path: {path} holds no mask of one run or of many: leading axes {sorted(runs)}")
+        raise ArgumentError(
+            f"path: the masks in {path} have leading axes {sorted(runs)}; expected none, or one axis of runs "
+            "that all leaves share"
+        )
     return placed({name: beside(leaves[name], array) for name, array in stored.items()}, params)

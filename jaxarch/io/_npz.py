@@ -56,7 +56,9 @@ def read_npz(
     except Exception as error:  # zipfile, zlib and NumPy raise many kinds of errors on damaged files
         why = getattr(error, "strerror", None) or one_line(error)
         named = shown(str(place), 200)
-        raise ArgumentError(f"{argument}: {named} is no readable npz file of plain arrays ({why})") from None
+        raise ArgumentError(
+            f"{argument}: {named} is not a readable npz file of plain arrays ({why})"
+        ) from None
 
 
 def default_limit() -> int:
@@ -79,19 +81,19 @@ def _arrays(archive: ZipFile, limit: int) -> dict[str, np.ndarray]:
     size = sum(member.file_size for member in members)
     if size > limit:
         raise ValueError(
-            f"its arrays take {in_bytes(size)}, and at most {in_bytes(limit)} are read; {LIMIT}=BYTES in the "
-            "environment allows more"
+            f"its arrays take {in_bytes(size)}, and the limit is {in_bytes(limit)}; set {LIMIT}=BYTES in the "
+            "environment to allow more"
         )
     arrays = {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
     if len(arrays) < len(members):
-        raise ValueError("it has two arrays of one name")
+        raise ValueError("it has two arrays with the same name")
     return arrays
 
 
 def _array(archive: ZipFile, member: ZipInfo) -> np.ndarray:
     name = shown(member.filename)
     if not member.filename.endswith(".npy"):
-        raise ValueError(f"{name} in it is no array")
+        raise ValueError(f"{name} in it is not an array")
     if member.flag_bits & _ENCRYPTED:
         raise ValueError(f"{name} in it is encrypted")
     if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
@@ -99,7 +101,7 @@ def _array(archive: ZipFile, member: ZipInfo) -> np.ndarray:
     with archive.open(member) as stream:
         version = np.lib.format.read_magic(stream)
         if version not in _HEADERS:
-            raise ValueError(f"{name} in it is of the unknown version {version}")
+            raise ValueError(f"{name} in it has the unknown npy version {version}")
         shape, _, dtype = _HEADERS[version](stream)
         left = member.file_size - stream.tell()
     if dtype.kind not in _KINDS:
@@ -108,7 +110,7 @@ def _array(archive: ZipFile, member: ZipInfo) -> np.ndarray:
         raise ValueError(f"{name} in it claims the shape {shown(shape)}")
     if math.prod(shape) * dtype.itemsize != left:
         raise ValueError(
-            f"{name} in it claims {math.prod(shape):.3g} numbers, but has {in_bytes(left)} of them"
+            f"{name} in it claims {math.prod(shape):.3g} numbers, but has {in_bytes(left)} of data"
         )
     with archive.open(member) as stream:
         return np.lib.format.read_array(stream, allow_pickle=False)

@@ -164,8 +164,8 @@ class Prefetch:
     def _check_resumable(self) -> None:
         if not (hasattr(self._batches, "get_state") and hasattr(self._batches, "set_state")):
             raise ArgumentError(
-                f"batches: {type(self._batches).__name__} has no get_state and set_state, so that nothing is "
-                "known to go on from; count the steps, and skip as many batches"
+                f"batches: {type(self._batches).__name__} has no get_state and set_state, so its position "
+                "cannot be saved or restored; count the steps, and skip as many batches when you resume"
             )
 
 

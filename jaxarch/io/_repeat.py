@@ -40,7 +40,7 @@ def repeat(loader: Iterable[Any]) -> Repeated:
     """
     if not hasattr(loader, "__iter__") or isinstance(loader, Iterator):
         raise ArgumentError(
-            f"loader: expected an iterable that can be begun again, such as a list or a DataLoader, got "
+            f"loader: expected an iterable that can be restarted, such as a list or a DataLoader, got "
             f"{shown(loader)}"
         )
     return Repeated(loader)

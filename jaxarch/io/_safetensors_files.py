@@ -84,10 +84,13 @@ def write_safetensors(
     for name, array in arrays.items():
         if not is_native(array):
             raise ArgumentError(
-                f"tree: leaf {name!r} has dtype {array.dtype}, which safetensors has not; save it as npz"
+                f"tree: leaf {name!r} has dtype {array.dtype}, which safetensors does not support; save it "
+                "as npz"
             )
         if name == "__metadata__":
-            raise ArgumentError(f"tree: safetensors has no place for a leaf {name!r}; save it as npz")
+            raise ArgumentError(
+                f"tree: safetensors reserves the name {name!r}; rename the leaf, or save it as npz"
+            )
     metadata = {"format": FORMAT, "version": VERSION, "content": content, "about": _ABOUT[content]}
     if raw:
         metadata["raw"] = json.dumps(raw)
@@ -97,8 +100,8 @@ def write_safetensors(
     header = int.from_bytes(written[:8], "little")
     if header > HEADER_LIMIT:
         raise ArgumentError(
-            f"tree: its names and shapes take {in_bytes(header)}, and at most {in_bytes(HEADER_LIMIT)} are "
-            "read of safetensors; save it as npz"
+            f"tree: its names and shapes take {in_bytes(header)}, and the limit for safetensors is "
+            f"{in_bytes(HEADER_LIMIT)}; save it as npz"
         )
     file.write(written)
 
@@ -128,16 +131,16 @@ def read_safetensors(
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name, array in arrays.items():
             if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
-                raise ValueError(f"{shown(name)} in it has bytes that are no booleans")
+                raise ValueError(f"{shown(name)} in it has booleans other than 0 and 1")
         if not raw.keys() <= arrays.keys():
-            raise ValueError("it describes other arrays than it has")
+            raise ValueError("its description does not match its arrays")
         return Stored(arrays, raw)
     except FileNotFoundError:
         raise ArgumentError(f"{argument}: no such file: {shown(str(place), 200)}") from None
     except Exception as error:  # the library and NumPy raise many kinds of errors on damaged files
         why = getattr(error, "strerror", None) or one_line(error)
         named = shown(str(place), 200)
-        raise ArgumentError(f"{argument}: {named} is no readable safetensors file ({why})") from None
+        raise ArgumentError(f"{argument}: {named} is not a readable safetensors file ({why})") from None
 
 
 def _library(path: Path | str, argument: str) -> Any:
@@ -154,13 +157,13 @@ def _check_size(path: Path, limit: int) -> None:
         raise ValueError("it is a folder, a pipe or a device")
     if found.st_size > limit:
         raise ValueError(
-            f"it has {in_bytes(found.st_size)}, and at most {in_bytes(limit)} are read; {LIMIT}=BYTES in the "
-            "environment allows more"
+            f"it has {in_bytes(found.st_size)}, and the limit is {in_bytes(limit)}; set {LIMIT}=BYTES in the "
+            "environment to allow more"
         )
     with path.open("rb") as file:
         header = int.from_bytes(file.read(8), "little")
     if header > min(HEADER_LIMIT, found.st_size):
-        raise ValueError(f"its header claims {in_bytes(header)}")
+        raise ValueError(f"its header claims a size of {in_bytes(header)}, which is too large")
 
 
 def _described(metadata: dict[str, str]) -> dict[str, str]:
@@ -168,12 +171,12 @@ def _described(metadata: dict[str, str]) -> dict[str, str]:
         return {}
     if (version := metadata.get("version")) != VERSION:
         raise ValueError(
-            f"it is of version {shown(version)} of jaxarch's files; this jaxarch reads {VERSION}"
+            f"it has version {shown(version)} of jaxarch's file format; this jaxarch reads version {VERSION}"
         )
     try:
         raw = json.loads(metadata.get("raw", "{}"))
     except (ValueError, RecursionError):
         raw = None
     if not isinstance(raw, dict) or not all(isinstance(kind, str) for kind in raw.values()):
-        raise ValueError("what it says of its raw numbers is damaged")
+        raise ValueError("its `raw` metadata is damaged")
     return raw

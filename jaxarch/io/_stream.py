@@ -20,7 +20,7 @@ from jaxarch.io._host_batches import Form, host_batches
 Source = Any
 """An iterable of batches, or a function `step -> iterable`."""
 
-_FIXED = "fix its order, by a seed set where it is begun, as on the page 'Your data': stream=lambda step: ..."
+_FIXED = "fix its order with a seed set at each start, as stream=lambda step: ... on the page 'Your data'"
 _EXPECTED = "stream: expected an iterable of batches, or a function step -> iterable"
 
 
@@ -40,7 +40,7 @@ class Window(NamedTuple):
         size = jax.tree.leaves(self.batches)[0].shape[0]
         if isinstance(step, int) and step >= size:
             raise ArgumentError(
-                f"stream: batch {step} is asked for, and {size} are handed out; see Needs(batches=...)"
+                f"stream: batch {step} was requested, but the stage has {size}; raise Needs(batches=...)"
             )
         index = jax.lax.dynamic_index_in_dim
         return jax.tree.map(lambda array: index(array, step - self.first, keepdims=False), self.batches)
@@ -73,8 +73,8 @@ class Stream:
     def __init__(self, source: Source) -> None:
         if isinstance(source, Iterator):
             raise ArgumentError(
-                f"stream: a {type(source).__name__} can be gone through once, and every training begins "
-                "anew; give what makes it: a loader, or a function step -> iterable"
+                f"stream: a {type(source).__name__} can be used only once, but every training starts at the "
+                "first batch; give the loader that makes it, or a function step -> iterable"
             )
         is_iterable = hasattr(source, "__iter__") and not isinstance(source, (Mapping, str, type))
         is_iterable = is_iterable and getattr(source, "ndim", 1) != 0
@@ -83,7 +83,7 @@ class Stream:
         self.source = source
         batch = next(host_batches("stream", self._from(0)), None)
         if batch is None:
-            raise ArgumentError("stream: it has no batch")
+            raise ArgumentError("stream: expected at least one batch, got none")
         self.form = Form.of(batch)
         self.first = batch
         self.digest = tree_digest(batch)
@@ -139,7 +139,7 @@ class Stream:
         batches = host_batches("stream", self._from(begun), self.form, begun)
         if last is not None and not np.array_equal(tree_digest(self._next(batches, begun, stop)), last):
             raise ArgumentError(
-                f"stream: batch {begun} is another one than before the training was interrupted; {_FIXED}, "
+                f"stream: batch {begun} differs from the one before the training was interrupted; {_FIXED}, "
                 "or use a fresh folder"
             )
         for first in range(start, stop, size):
@@ -150,8 +150,8 @@ class Stream:
                 batch = self._next(batches, first + place, stop)
                 if first + place == 0 and not np.array_equal(tree_digest(batch), self.digest):
                     raise ArgumentError(
-                        "stream: it begins with another batch each time, so that runs and stages would not "
-                        f"see the same; {_FIXED}"
+                        "stream: its first batch differs each time, so runs and stages would see different "
+                        f"batches; {_FIXED}"
                     )
                 for room, leaf in zip(jax.tree.leaves(rooms), jax.tree.leaves(batch), strict=True):
                     room[place] = leaf
@@ -187,8 +187,8 @@ class Stream:
 
 def _ended(batches: int, steps: int) -> str:
     return (
-        f"stream: it ends after {batches} batches, and {steps} are needed; take fewer steps, or begin it "
-        "again whenever it ends: jaxarch.io.repeat(loader)"
+        f"stream: it ends after {batches} batches, but {steps} are needed; take fewer steps, or repeat it "
+        "with jaxarch.io.repeat(loader)"
     )
 
 

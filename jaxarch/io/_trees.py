@@ -63,7 +63,7 @@ def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compre
     check_flag("compress", compress)
     path = as_path(path)
     if path.name in ("", ".."):
-        raise ArgumentError(f"path: expected that of a file, got {shown(path)}")
+        raise ArgumentError(f"path: expected the path of a file, got {shown(path)}")
     arrays: dict[str, Any] = {}
     description: dict[str, str] = {}
     argument = "mask" if content == "mask" else "tree"
@@ -138,7 +138,7 @@ def check_array(argument: str, name: str, leaf: object) -> None:
       ArgumentError: a leaf of another kind; the message names the tree's argument and the leaf's path.
     """
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-        raise ArgumentError(f"{argument}: leaf {name!r} is no array, got {shown(leaf)}")
+        raise ArgumentError(f"{argument}: expected an array in leaf {name!r}, got {shown(leaf)}")
 
 
 def check_leaf(argument: str, path: Path, name: str, stored: Any, like: Any) -> None:
@@ -196,7 +196,7 @@ def _of_npz(path: Path, limit: int) -> tuple[dict[str, np.ndarray], dict[str, st
     if not isinstance(description, dict) or not all(isinstance(kind, str) for kind in description.values()):
         raise ArgumentError(f"path: {path} was not written by save_tree: it has no {DESCRIPTION}")
     if stored.keys() != description.keys():
-        raise ArgumentError(f"path: {path} is damaged: {DESCRIPTION} is of other arrays than it has")
+        raise ArgumentError(f"path: {path} is damaged: {DESCRIPTION} does not match its arrays")
     return stored, description
 
 
@@ -210,8 +210,8 @@ def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) ->
         restored = _as_kind(array, kind)
     except (TypeError, ValueError, KeyError) as error:
         raise ArgumentError(
-            f"path: leaf {name!r} of {path} is damaged: {array.dtype} is not how {shown(kind)} is kept "
-            f"({one_line(error)})"
+            f"path: leaf {name!r} of {path} is damaged: {array.dtype} numbers cannot be restored as "
+            f"{shown(kind)} ({one_line(error)})"
         ) from None
     check_leaf("path", path, name, restored, like)
     return restored
@@ -225,5 +225,5 @@ def _as_kind(array: np.ndarray, kind: str) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(array), impl=kind.removeprefix("key:"))
     dtype = jnp.dtype(kind)
     if dtype.kind != "V" or array.dtype != np.dtype(f"u{dtype.itemsize}"):
-        raise ValueError("other numbers were expected")
+        raise ValueError("wrong dtype")
     return array.view(dtype)

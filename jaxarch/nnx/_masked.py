@@ -212,12 +212,14 @@ def _begun(scores: Any, selected: dict[str, Array], hard: float) -> dict[str, Ar
     check_floating("scores", given)
     for path, leaf in selected.items():
         if path not in given:
-            raise ArgumentError(f"scores: there are none of {path!r}, which is masked")
+            raise ArgumentError(f"scores: expected scores for every masked parameter, got none for {path!r}")
         if given[path].shape != leaf.shape:
-            raise ArgumentError(f"scores: {path!r} has shape {given[path].shape}, the parameter {leaf.shape}")
+            raise ArgumentError(
+                f"scores: {path!r} has shape {given[path].shape}, but the parameter has shape {leaf.shape}"
+            )
     for path in given:
         if path not in selected:
-            raise ArgumentError(f"scores: {path!r} is not masked; masked are {', '.join(selected)}")
+            raise ArgumentError(f"scores: {path!r} is not masked; known: {', '.join(selected)}")
     begun = {path: split_like(leaf, given[path].astype(jnp.float32)) for path, leaf in selected.items()}
     return {path: beside(selected[path], leaf) for path, leaf in begun.items()}
 

@@ -150,8 +150,8 @@ def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...
     closed, (after, _) = traced(called, tree, random, inputs)
     if changed:
         raise ArgumentError(
-            f"model: its call changes {changed[0]!r}, which is no array, so that no program is that of all "
-            "calls; make it an nnx.Variable"
+            f"model: its call changes {changed[0]!r}, which is not an array, so one program cannot stand for "
+            "all calls; make it an nnx.Variable"
         )
     before = [*named_leaves(tree).items(), *named_leaves(random).items()]
     numbers = {path: number for number, (path, _) in enumerate(before)}
@@ -166,15 +166,15 @@ def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...
         old, new = dict(before)[path], after[path]
         if old.shape != new.shape or old.dtype != new.dtype:
             raise ArgumentError(
-                f"model: its call writes {path!r} as {new.dtype} of shape {new.shape}, where it found "
-                f"{old.dtype} of shape {old.shape}; make it a variable of one shape, for inputs of this size"
+                f"model: its call changes {path!r} from {old.dtype} of shape {old.shape} to {new.dtype} of "
+                f"shape {new.shape}; create it with the dtype and shape for inputs of this size"
             )
     added = {path: leaf for path, leaf in after.items() if path not in numbers}
     lost = [path for path in numbers if path not in after]
     if lost or (added and _is_read(graph, random, tree, inputs, added)):
         raise ArgumentError(
             f"model: its call {'removes' if lost else 'adds'} {[*lost, *added][0]!r}, which its next call "
-            "reads; shrink it after a first call"
+            "reads; call the model once before you shrink it"
         )
     return written
 

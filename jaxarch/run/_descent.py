@@ -114,7 +114,7 @@ THE_PROBLEMS = OwnDescent()
 def check_rewind(step: int, steps: int) -> None:
     """Raise unless the step to rewind to has steps after it."""
     if step >= steps:
-        raise ArgumentError(f"rewind_to: expected fewer steps than the {steps} of the training, got {step}")
+        raise ArgumentError(f"rewind_to: expected fewer than the {steps} steps of the training, got {step}")
 
 
 def own_descent(
@@ -165,7 +165,7 @@ def _as_optimizer(name: str, optimizer: Any) -> optax.GradientTransformation:
     methods = [getattr(optimizer, method, None) for method in ("init", "update")]
     if isinstance(optimizer, type) or not all(map(callable, methods)):
         raise ArgumentError(
-            f"{name}: expected an optax transformation, as of optax.adam(1e-3), got "
+            f"{name}: expected an optax transformation, such as optax.adam(1e-3), got "
             f"{type(optimizer).__name__}"
         )
     if isinstance(optimizer, tuple):
@@ -210,8 +210,8 @@ def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.Gradient
 def _no_line(*_: Any, **__: Any) -> Any:
     """Refuse the loss along a line: each optimizer moves scores or weights alone, not both."""
     raise ArgumentError(
-        "optimizer: it looks for its steps along a line, and this search moves scores and weights at once, "
-        "each by an optimizer of its own; take one without a line search"
+        "optimizer: a line search does not work here, since this search trains scores and weights together, "
+        "each with its own optimizer; use one without a line search"
     )
 
 
@@ -247,5 +247,5 @@ def asked(of: str, function: Callable[..., Any], *args: Any, **extra: Any) -> An
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ArgumentError(
-            f"optimizer: it does not take the {of}, {shown(list(named_leaves(args[0])))}: {first_line(error)}"
+            f"optimizer: it failed on the {of}, {shown(list(named_leaves(args[0])))}: {first_line(error)}"
         ) from error

@@ -24,8 +24,8 @@ def check_evaluated(opt_state: PyTree) -> None:
     """
     if _nodes(opt_state, optax.LookaheadState):
         raise ArgumentError(
-            "optimizer: optax.lookahead descends on pairs of parameters, fast and slow; take its "
-            "inner optimizer alone, or optax.contrib.schedule_free"
+            "optimizer: optax.lookahead is not supported, since it trains pairs of fast and slow parameters; "
+            "use its inner optimizer alone, or optax.contrib.schedule_free"
         )
 
 

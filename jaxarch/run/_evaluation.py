@@ -66,16 +66,18 @@ def evaluate(
     _check_network(network, problem, isinstance(strategy.stages[-1], HostSearch))
     predict, problem = keyed(strategy.predict(problem)), keyed_problem(problem)
     if is_traced((network, problem, rows)):
-        raise ArgumentError("network: outputs come to the host; call evaluate outside of jit and vmap")
+        raise ArgumentError("network: evaluate returns outputs on the host; call it outside of jit and vmap")
     rows = as_rows("rows", rows, problem)
     runs = jax.tree.leaves(network.params)[0].shape[0]
     if rows.ndim == 2 and len(rows) != runs:
-        raise ArgumentError(f"rows: expected those of {runs} runs along their first axis, got {rows.shape}")
+        raise ArgumentError(
+            f"rows: expected shape (n,), or ({runs}, n) with the rows of each run, got {rows.shape}"
+        )
     if batch_size is not None:
         check_count("batch_size", batch_size)
     size = batch_size or rows.shape[-1]
     if partition is not None and mesh is None:
-        raise ArgumentError("partition: there is nothing to split over; give a `mesh`, or leave it out")
+        raise ArgumentError("partition: it needs a mesh to split over; give `mesh`, or leave out `partition`")
     axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
     split = split_mesh(mesh, partition, problem)
     args = (network.params, network.state, problem, rows)
@@ -96,25 +98,27 @@ def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
     """Raise unless the network has weights of many runs; a host search's may have any structure."""
     check_is_problem(problem)
     if not isinstance(network, Network):
-        raise ArgumentError(f"network: expected what over_seeds returned, got {shown(network)}")
+        raise ArgumentError(f"network: expected a network returned by over_seeds, got {shown(network)}")
     if network.params is None:
-        raise ArgumentError("network: it is a bare architecture; retrain it first, retrain('cold')")
+        raise ArgumentError(
+            "network: it is a bare architecture, without weights; train it first, by retrain('cold')"
+        )
     check_leaves("network: params", network.params, keys=True)
     leaves = named_leaves(network.params)
     of_one = named_leaves(shapes_of(problem.init, jax.random.key(0))[0])
     if leaves.keys() == of_one.keys() and all(jnp.ndim(leaves[path]) == of_one[path].ndim for path in leaves):
         raise ArgumentError(
-            "network: it is of one run, and a leading axis of runs is expected: "
+            "network: it holds one run, without a leading axis of runs; add one by "
             "jax.tree.map(lambda leaf: leaf[None], network)"
         )
     if leaves.keys() != of_one.keys() and not on_host:
         raise ArgumentError(
-            f"network: its parameters are not those of the problem's model: expected {shown(list(of_one))}, "
-            f"got {shown(list(leaves))}; give the problem that it was found on"
+            f"network: its parameters do not match the problem's model: expected {shown(list(of_one))}, "
+            f"got {shown(list(leaves))}; give the problem that it was trained on"
         )
     runs = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves((network.params, network.state))}
     if len(runs) != 1 or () in runs or problem.runs not in (None, *(size for (size,) in runs)):
-        expected = "of runs" if problem.runs is None else f"of {problem.runs} runs, those of the problem"
+        expected = "of runs" if problem.runs is None else f"of {problem.runs} runs, as the problem has"
         raise ArgumentError(f"network: expected a leading axis {expected}, got {sorted(runs)}")
 
 

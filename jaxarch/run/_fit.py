@@ -215,5 +215,6 @@ def _check_options(options: FitOptions, problem: Problem, settings: PyTree) -> N
         raise ArgumentError("early_stopping: the problem has no validation rows; give it `validation=rows`")
     if options.schedule is not None and not jax.tree.leaves(settings):
         raise ArgumentError(
-            "schedule: there are no settings to schedule; make the strategy a function of settings"
+            "schedule: there are no settings to schedule; make the strategy a function of settings, and pass "
+            "`settings`"
         )

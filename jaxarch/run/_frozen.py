@@ -47,13 +47,13 @@ def check_frozen(
         held = set(frozen(of_all, trained["weights"]))
         if loose := sorted(held - set(frozen(own["weights"], trained["weights"]) if held else ())):
             raise ArgumentError(
-                f"weights_optimizer: that of {name} trains {', '.join(map(repr, loose))}, which the "
-                "problem's optimizer holds still; give one that holds them still too"
+                f"weights_optimizer: {name} would train {', '.join(map(repr, loose))}, which the problem's "
+                "optimizer freezes; give a weights_optimizer that freezes them too"
             )
     if still := frozen(own["scores"] or of_all, trained["scores"]):
         warnings.warn(
-            f"{name}: the optimizer holds the scores of {', '.join(map(repr, still))} still, like the "
-            "weights: their connections are ranked by the first scores; leave them out by `where`, or give a "
+            f"{name}: the optimizer freezes the scores of {', '.join(map(repr, still))}, like the weights, "
+            "so their connections are ranked by the initial scores; leave them out by `where`, or give a "
             "`scores_optimizer`",
             ResultWarning,
             stacklevel=2,

@@ -80,9 +80,9 @@ class Layout:
         if split is not None:
             if (split.shares, _kept(_kind(split))) != (self.devices, self.kind):
                 raise ArgumentError(
-                    f"checkpoint: {name!r} was begun on {self.kind}, with {self.devices} shares of the runs; "
-                    f"on {_kind(split)} it would end with other bits: go on as it was begun, or use a fresh "
-                    "folder"
+                    f"checkpoint: {name!r} was started on {self.kind} with {self.devices} shares of the "
+                    f"runs; on {_kind(split)} with {split.shares} it would end with other bits; resume it as "
+                    "it was started, or use a fresh folder"
                 )
             return split, Shares((split.shares,))
         there, total = local_devices(options.devices), sum(team.devices)
@@ -91,16 +91,16 @@ class Layout:
         kinds = sorted({device.device_kind for device in there[: shares.local]})
         if total < needed or kinds != [self.kind] or options.loop not in ("auto", loop):
             raise ArgumentError(
-                f"checkpoint: {name!r} was begun with loop {loop!r} on {_devices(needed, [self.kind])}; loop "
-                f"{options.loop!r} on {_devices(total, kinds)} would end with other bits: go on as "
-                "it was begun, or use a fresh folder"
+                f"checkpoint: {name!r} was started with loop {loop!r} on {_devices(needed, [self.kind])}; "
+                f"with loop {options.loop!r} on {_devices(total, kinds)} it would end with other bits; "
+                "resume it as it was started, or use a fresh folder"
             )
         if self.devices:
             return runs_mesh(there, shares.local), shares
         if team.size < self.width:
             raise ArgumentError(
-                f"checkpoint: {name!r} was begun with loop 'step' by {self.width} processes, and there are "
-                f"{team.size} now; go on with as many, or use a fresh folder"
+                f"checkpoint: {name!r} was started with loop 'step' by {self.width} processes, but there are "
+                f"{team.size} now; resume it with {self.width}, or use a fresh folder"
             )
         return None, Shares.of((1,) * team.size, self.width, team.index)
 

@@ -80,7 +80,7 @@ class Network:
         record = self.get(kind)
         if record is None:
             left = ", ".join(type(one).__name__ for one in self.records) or "none"
-            raise ArgumentError(f"network: no stage has left a {kind.__name__} in it; its records: {left}")
+            raise ArgumentError(f"network: it has no {kind.__name__} from any stage; its records: {left}")
         return record
 
     __iter__ = None
@@ -94,8 +94,8 @@ class Network:
         """
         if not isinstance(kind, type):
             raise ArgumentError(
-                f"network: expected a record's type in brackets, as network[Start], got {shown(kind)}; "
-                "one run is network.of_run(0)"
+                f"network: expected a record's type in brackets, such as network[Start], got {shown(kind)}; "
+                "to take one run, call network.of_run(0)"
             )
         return next((record for record in self.records if type(record) is kind), None)
 

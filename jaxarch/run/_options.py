@@ -74,10 +74,12 @@ class EarlyStopping:
         if self.mode not in ("min", "max"):
             raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
         if self.metric == "gap" and self.mode == "max":
-            raise ArgumentError("mode: a gap is the better the smaller it is; expected 'min'")
+            raise ArgumentError(
+                "mode: expected 'min' for the metric 'gap', got 'max'; a smaller gap is better"
+            )
 
 
-TOO_LATE = "progress: what would be found is known within the callback alone; ask for it there"
+TOO_LATE = "progress: the network of a chunk's end is available only inside the callback; ask for it there"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,7 +275,7 @@ class FitOptions:
         if self.max_parallel_runs is not None:
             check_count("max_parallel_runs", self.max_parallel_runs)
         if self.memory is not None and not _is_size(self.memory):
-            raise ArgumentError(f"memory: expected bytes, more than 0, got {shown(self.memory)}")
+            raise ArgumentError(f"memory: expected a positive number of bytes, got {shown(self.memory)}")
         for name, value in (("progress", self.progress), ("schedule", self.schedule)):
             if value is not None and not callable(value):
                 raise ArgumentError(f"{name}: expected a function, got {shown(value)}")
@@ -290,35 +292,41 @@ class FitOptions:
         self._check_callbacks()
         self._check_devices()
         if self.labels is not None and not _are(str, self.labels):
-            raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
+            raise ArgumentError(
+                f"labels: expected a list of strings, one for each run, got {shown(self.labels)}"
+            )
         check_choice("loop", self.loop, ("auto", "scan", "step"))
         check_choice("dead_start", self.dead_start, ("warn", "raise", "ignore"))
 
     def _check_callbacks(self) -> None:
         if isinstance(self.callbacks, str) or not isinstance(self.callbacks, Sequence):
-            raise ArgumentError(f"callbacks: expected functions, in a list, got {shown(self.callbacks)}")
+            raise ArgumentError(f"callbacks: expected a list of functions, got {shown(self.callbacks)}")
         for callback in self.callbacks:
             if isinstance(callback, type) or not callable(callback):
                 got = f"the class {callback.__name__}" if isinstance(callback, type) else shown(callback)
-                raise ArgumentError(f"callbacks: expected a function of a jaxarch.ChunkEnd, got {got}")
+                raise ArgumentError(
+                    f"callbacks: expected a function that takes a jaxarch.ChunkEnd, got {got}"
+                )
             if not _takes_one(callback):
                 raise ArgumentError(
-                    "callbacks: expected a function of a jaxarch.ChunkEnd, got one that does not take one "
-                    f"argument: {shown(callback)}"
+                    "callbacks: expected a function that takes a jaxarch.ChunkEnd, got one that cannot be "
+                    f"called with one argument: {shown(callback)}"
                 )
 
     def _check_devices(self) -> None:
         is_named = isinstance(self.devices, str) and self.devices == ALL_HOSTS
         if self.devices is not None and not is_named and not _are(jax.Device, self.devices):
             raise ArgumentError(
-                f"devices: expected some of jax.devices(), or {ALL_HOSTS!r}, got {shown(self.devices)}"
+                f"devices: expected a list from jax.devices(), or {ALL_HOSTS!r}, got {shown(self.devices)}"
             )
         if self.mesh is not None and self.devices is not None:
             raise ArgumentError("mesh: it has devices of its own; leave out `devices`")
         if self.partition is not None and self.mesh is None:
-            raise ArgumentError("partition: there is nothing to split over; give a `mesh`, or leave it out")
+            raise ArgumentError(
+                "partition: it needs a mesh to split over; give `mesh`, or leave out `partition`"
+            )
         if self.mesh is not None and self.loop == "step":
-            raise ArgumentError("loop: over a mesh there is 'scan' alone")
+            raise ArgumentError("loop: only 'scan' works with a mesh, got 'step'; leave it out")
 
     def label(self, run: int) -> str:
         """Return the name of a run in reports."""

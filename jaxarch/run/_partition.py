@@ -39,7 +39,9 @@ class FullySharded:
     def __call__(self, path: str, leaf: jax.ShapeDtypeStruct, sizes: Mapping[str, int]) -> PartitionSpec:
         """Split the largest dimension that the axis divides, the last one if several are equal."""
         if self.axis not in sizes:
-            raise ArgumentError(f"partition: the mesh has no axis {shown(self.axis)}, but {', '.join(sizes)}")
+            raise ArgumentError(
+                f"partition: the mesh has no axis {shown(self.axis)}; known: {', '.join(sizes)}"
+            )
         fitting = [(size, i) for i, size in enumerate(leaf.shape) if size % sizes[self.axis] == 0]
         if not fitting or math.prod(leaf.shape) < self.least:
             return PartitionSpec()
@@ -183,8 +185,8 @@ def _ruled(rules: Rules, params: PyTree, sizes: Mapping[str, int]) -> dict[str, 
     if not isinstance(rules, Mapping):
         if not callable(rules):
             raise ArgumentError(
-                "partition: expected PartitionSpecs by patterns of paths, or a function (path, leaf, sizes) "
-                f"-> PartitionSpec, got {shown(rules)}"
+                "partition: expected a dict from path patterns to PartitionSpecs, or a function "
+                f"(path, leaf, sizes) -> PartitionSpec, got {shown(rules)}"
             )
         return {path: rules(path, leaf, sizes) for path, leaf in leaves.items()}
     specs: dict[str, PartitionSpec] = {}
@@ -238,13 +240,13 @@ def _check_spec(path: str, shape: tuple[int, ...], spec: Any, sizes: Mapping[str
     if not isinstance(spec, PartitionSpec):
         raise ArgumentError(f"partition: expected a PartitionSpec for {path!r}, got {shown(spec)}")
     if len(spec) > len(shape):
-        raise ArgumentError(f"partition: {path!r} has shape {shape}, and {shown(spec)} more dimensions")
+        raise ArgumentError(f"partition: {path!r} has shape {shape}, but {shown(spec)} has more dimensions")
     for axis in _axes(spec):
         if axis not in sizes or axis == RUNS:
             free = ", ".join(name for name in sizes if name != RUNS)
-            raise ArgumentError(f"partition: {path!r} is to be split over {shown(axis)}; there are: {free}")
+            raise ArgumentError(f"partition: cannot split {path!r} over {shown(axis)}; possible axes: {free}")
     if len(set(_axes(spec))) < len(_axes(spec)):
-        raise ArgumentError(f"partition: {path!r} is to be split twice over one axis, by {shown(spec)}")
+        raise ArgumentError(f"partition: {shown(spec)} splits {path!r} twice over one axis; name it once")
     for size, entry in zip(shape, spec, strict=False):
         pieces = math.prod(sizes[axis] for axis in _axes((entry,)))
         if size % pieces:

@@ -141,8 +141,8 @@ class Problem:
             return self
         if "temperature" not in inspect.signature(self.loss).parameters:
             raise ArgumentError(
-                "temperature: this problem's loss takes none; let it be a function (params, state, batch, "
-                "key, temperature=1.0) that divides the outputs by it, or use jaxarch.supervised"
+                "temperature: this problem's loss does not take one; make it a function (params, state, "
+                "batch, key, temperature=1.0) that divides the outputs by it, or use jaxarch.supervised"
             )
         loss: Any = self.loss
         return dataclasses.replace(self, loss=partial(loss, temperature=temperature))
@@ -207,8 +207,8 @@ class Problem:
         if self.stream is not None:
             if self._window is None:
                 raise ArgumentError(
-                    "stream: its batches are handed out by over_seeds, to a training as it goes on, and to "
-                    "any other stage as many as its Needs(batches=...) say"
+                    "stream: its batches are available only within over_seeds, and to a stage other than a "
+                    "training only with Needs(batches=...); use over_seeds, or set Needs(batches=...)"
                 )
             return self._window.at(step)
         rows = self.training_rows()
@@ -256,7 +256,7 @@ class Problem:
     def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
         """Return the network's outputs on all of one run's training rows, padding included (or on `rows`)."""
         if self.predict is None:
-            raise ArgumentError("problem: it has no `predict`, which this needs")
+            raise ArgumentError("problem: it has no `predict`, which outputs need; give it one")
         rows = self._rows(self.train if rows is None else rows)
         return self.predict(params, state, self.gather(self.data, self.per_run, rows))
 
@@ -300,15 +300,15 @@ class Problem:
     def _rows(self, rows: Array | None) -> Array:
         if rows is None and self.stream is not None:
             raise ArgumentError(
-                "stream: its examples have no rows, and this looks at all of them; give `train=rows` of the "
-                "data that stand for them"
+                "stream: its examples have no rows, but this needs all training rows; give `train=rows`, "
+                "rows of `data` that stand for the training examples"
             )
         if rows is None:
             return jnp.arange(jax.tree.leaves(self.data)[0].shape[0])
         if jnp.ndim(rows) != 1:
             raise ArgumentError(
-                f"problem: its rows have shape {rows.shape}, one set a run; pass it through over_seeds, "
-                "map it with problem.in_axes(), or take one run with problem.of_run(i)"
+                f"problem: its rows have shape {rows.shape}, one set per run; pass it to over_seeds, map it "
+                "over problem.in_axes(), or take one run with problem.of_run(i)"
             )
         return rows
 
@@ -349,7 +349,7 @@ def _summed_in(dtype: Any) -> Any:
 
 def check_is_problem(problem: object) -> None:
     """Raise unless an object is a problem."""
-    check_instance("problem", problem, Problem, "one, as of jaxarch.supervised(...)")
+    check_instance("problem", problem, Problem, "a Problem, such as jaxarch.supervised(...)")
 
 
 def check_streamed(problem: Problem) -> None:
@@ -359,7 +359,7 @@ def check_streamed(problem: Problem) -> None:
     if problem.per_run is not None or problem.train_size is not None:
         raise ArgumentError("stream: all runs see the same batches; leave out `per_run` and `train_size`")
     if problem.descent.batch_size is not None or problem.descent.sampling != "independent":
-        raise ArgumentError("stream: its batches are what they are; leave out `batch_size` and `sampling`")
+        raise ArgumentError("stream: it sets the batches itself; leave out `batch_size` and `sampling`")
 
 
 def _check_train_size(problem: Problem) -> None:
@@ -367,12 +367,12 @@ def _check_train_size(problem: Problem) -> None:
     if size is None:
         return
     if problem.train is None or problem.descent.batch_size is None:
-        raise ArgumentError("train_size: it needs `train`, the rows to count, and a `batch_size`")
+        raise ArgumentError("train_size: it also needs `train` and `batch_size`; give both")
     if getattr(size, "ndim", 2) > 1 or not jnp.issubdtype(size.dtype, jnp.integer):
         raise ArgumentError("train_size: expected an integer array, a scalar or of shape (runs,)")
     rows = problem.train.shape[-1]
     if not is_traced(size) and not ((np.asarray(size) >= 1) & (np.asarray(size) <= rows)).all():
-        raise ArgumentError(f"train_size: expected 1 to {rows}, the rows of `train`, got {size}")
+        raise ArgumentError(f"train_size: expected 1 to {rows}, the number of rows in `train`, got {size}")
 
 
 def _check_sampling(problem: Problem, examples: int) -> None:
@@ -380,8 +380,8 @@ def _check_sampling(problem: Problem, examples: int) -> None:
     batch_size = problem.descent.batch_size
     if problem.descent.sampling == "epochs" and batch_size is not None and rows * batch_size >= 2**32:
         raise ArgumentError(
-            f"sampling: epochs of {rows} examples in batches of {batch_size} are beyond 2^32; take smaller "
-            "batches, or 'independent'"
+            f"sampling: 'epochs' needs a product of examples and batch size below 2^32, got {rows} * "
+            f"{batch_size}; use smaller batches, or 'independent'"
         )
 
 

@@ -106,9 +106,9 @@ class Team:
             if other != heads[0][2]:
                 raise _known_to_all(
                     ArgumentError(
-                        "processes: they do not do the same: process 0 is at "
+                        "processes: they are out of step: process 0 is at "
                         f"{heads[0][2].decode(errors='replace')!r}, process {index} at "
-                        f"{other.decode(errors='replace')!r}"
+                        f"{other.decode(errors='replace')!r}; start the same program everywhere"
                     )
                 )
         return messages
@@ -135,7 +135,7 @@ class Team:
             parts = [whole[start : start + count] for whole in gathered]
             if len(message) != sum(part.nbytes for part in parts):
                 raise _known_to_all(
-                    ArgumentError(f"processes: they have found arrays of other shapes ({title})")
+                    ArgumentError(f"processes: they computed arrays of different shapes ({title})")
                 )
             offset = 0
             for part in parts:
@@ -194,7 +194,7 @@ class Team:
                     told_apart = f" ({shown[0]} and {shown[1]})" if max(map(len, shown)) < 40 else ""
                     raise _known_to_all(
                         ArgumentError(
-                            f"processes: process {index} has other {name} than process 0{told_apart}; start "
+                            f"processes: process 0 and process {index} differ in {name}{told_apart}; start "
                             "the same program everywhere"
                         )
                     )
@@ -228,7 +228,7 @@ class Team:
             return np.asarray(_everywhere(mesh, blocks).addressable_data(0))
         except (ValueError, jax.errors.JaxRuntimeError) as error:
             raise LostProcessError(
-                f"processes: another one has ended, or cannot be reached ({first_line(error)})"
+                f"processes: another process has ended, or cannot be reached ({first_line(error)})"
             ) from error
 
 
@@ -287,11 +287,11 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
         if coordinator is None:
             raise ArgumentError(
                 "--distributed: found no cluster of SLURM, Open MPI, Kubernetes or a TPU pod "
-                f"({first_line(error)}); give --processes N for so many on this machine, or --coordinator "
+                f"({first_line(error)}); give --processes N to start N on this machine, or --coordinator "
                 "HOST:PORT --processes N --process I"
             ) from None
         raise ArgumentError(
-            f"--processes: not all {processes} have come within {START_SECONDS} s ({first_line(error)})"
+            f"--processes: not all {processes} have joined within {START_SECONDS} s ({first_line(error)})"
         ) from None
 
 
@@ -315,7 +315,7 @@ def _wait_for(host: str, port: int, coordinator: str) -> None:
         except OSError as error:
             if time.monotonic() > latest:
                 raise ArgumentError(
-                    f"--coordinator: nobody answers at {coordinator} after {START_SECONDS} s "
+                    f"--coordinator: no answer from {coordinator} after {START_SECONDS} s "
                     f"({error.strerror or error}); is process 0 running there?"
                 ) from None
         time.sleep(0.2)

@@ -116,7 +116,7 @@ def _check_fits(needed: int, limit: int, mesh: RunsMesh | None) -> None:
     if needed > limit:
         fewer = "" if mesh is None or mesh.shares == 1 else f" on each of {mesh.size}; give fewer `devices`"
         raise ArgumentError(
-            f"memory: one run needs {in_bytes(needed)} on a device, where {in_bytes(limit)} are free{fewer}"
+            f"memory: one run needs {in_bytes(needed)} on a device, but {in_bytes(limit)} are free{fewer}"
         )
 
 

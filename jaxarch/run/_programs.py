@@ -185,7 +185,7 @@ def _of_validation(training: Training, problem: Problem, carry: Carry) -> dict[s
 def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, best: Best) -> Best:
     if stopping.metric not in metrics:
         raise ArgumentError(
-            f"early_stopping: no metric {shown(stopping.metric)}; there are: {', '.join(metrics) or 'none'}"
+            f"early_stopping: no metric {shown(stopping.metric)}; known: {', '.join(metrics) or 'none'}"
         )
     sign = 1 if stopping.mode == "min" else -1
     value = sign * metrics[stopping.metric]

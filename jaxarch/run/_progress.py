@@ -49,7 +49,7 @@ class ProgressBar:
     def begins(self, plan: RunPlan) -> None:
         """Show a training before its first step, and the memory that it takes."""
         if self._bars.live.is_started and plan.name not in self._tasks:
-            takes = "" if plan.memory is None else f"{in_bytes(plan.memory.whole)} a device"
+            takes = "" if plan.memory is None else f"{in_bytes(plan.memory.whole)} per device"
             self._tasks[plan.name] = self._bars.add_task(plan.name, total=None, loss=takes)
 
     def __call__(self, progress: Progress) -> None:

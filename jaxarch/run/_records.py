@@ -102,17 +102,19 @@ def in_order(records: Iterable[Any]) -> tuple[Any, ...]:
     named.sort(key=lambda pair: pair[0])
     for (one, record), (other, _) in itertools.pairwise(named):
         if one == other:
-            raise ArgumentError(f"records: expected one of each type, got two of {type(record).__name__}")
+            raise ArgumentError(f"records: expected one per type, got two of {type(record).__name__}")
     return tuple(record for _, record in named)
 
 
 def check_record(record: object) -> None:
     """Raise unless an object is a pytree of its own type, which JAX carries through `jit` and `vmap`."""
     if isinstance(record, type) or type(record) in (tuple, list, dict, type(None)) or is_array(record):
-        raise ArgumentError(f"records: expected objects of your own type, got {shown(record)}")
+        raise ArgumentError(f"records: expected objects of your own classes, got {shown(record)}")
     if all_leaves([record]):
         kind = type(record).__name__
-        raise ArgumentError(f"records: {kind} is no pytree; jax.tree_util.register_dataclass makes it one")
+        raise ArgumentError(
+            f"records: {kind} is not a pytree; register it with jax.tree_util.register_dataclass"
+        )
 
 
 def is_array(value: object) -> bool:

@@ -142,7 +142,9 @@ def _results(
 ) -> dict[str, tuple[Network, Report]]:
     """Run strategies for `compare` and `over_seeds`, in one function to keep tracebacks of a loss short."""
     if is_traced(tuple(inputs)):
-        raise ArgumentError("keys: runs are programs of their own; call this outside of jit and vmap")
+        raise ArgumentError(
+            "keys: expected concrete arguments, got traced ones; call this outside of jit and vmap"
+        )
     team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
     with team.together():
         fit_options = _checked_options(strategies, inputs, options, team)
@@ -173,7 +175,9 @@ def _checked_options(
     _check_runs(strategies, inputs, fit_options)
     if team.size > 1:
         if getattr(fit_options.checkpoint, "format", "npz") == "orbax":
-            raise ArgumentError("checkpoint: Orbax waits for all processes itself; take the format npz")
+            raise ArgumentError(
+                "checkpoint: the format 'orbax' does not work with several processes; use 'npz'"
+            )
         team.check_alike(_said(strategies, inputs, fit_options))
     return fit_options
 
@@ -247,7 +251,9 @@ def needed_memory(
     for index, stage in enumerate(_planned({"": strategy}, inputs, fit_options)[""]):
         make = _Constant(Keyed(stage)) if settings is None else _stage_of(strategy, settings, index)
         if isinstance(stage, HostSearch):
-            raise ArgumentError(f"strategy: {stage.name} is fitted on the host, and needs no device")
+            raise ArgumentError(
+                f"strategy: {stage.name} is fitted on the host, so it has no device memory to compute"
+            )
         problem = inputs.problem
         if problem.stream is not None:
             steps = stage.on(problem).descent.steps if isinstance(stage, Training) else 1
@@ -386,7 +392,9 @@ def _run_on_hosts(
 ) -> tuple[Network, StageReport]:
     """Run a search outside of JAX: each process searches for its share of the runs."""
     if options.mesh is not None:
-        raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
+        raise ArgumentError(
+            f"mesh: {stage.name} is fitted on the host, so it cannot be split; leave out `mesh`"
+        )
     team = Team.of(options.devices)
     runs, keys, problem = inputs.runs, inputs.keys, inputs.problem
     shares = Shares.of((1,) * team.size, runs, team.index)
@@ -445,7 +453,7 @@ def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
         return chain(strategy).stages
     if not callable(strategy) or isinstance(strategy, (Stage, Strategy)):
         raise ArgumentError(
-            "strategy: with settings, it must be a function from one run's settings, such as lambda s: "
+            "strategy: with settings, expected a function of one run's settings, such as lambda s: "
             "search.spectral(s)"
         )
     host = jax.device_get(settings)
@@ -455,8 +463,8 @@ def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
         jax.eval_shape(lambda one: chain(strategy(one)) and None, jax.tree.map(lambda leaf: leaf[0], host))
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
         raise ArgumentError(
-            "settings: the strategy makes a Python number of one of them, or a decision, but they are "
-            f"traced; for other steps, widths or branches compare several strategies ({first_line(error)})"
+            "settings: the strategy converts one to a Python number, or branches on it, but settings are "
+            f"traced; to vary steps, widths or branches, compare several strategies ({first_line(error)})"
         ) from error
     return made[0]
 
@@ -472,27 +480,35 @@ def _options(options: dict[str, Any]) -> FitOptions:
 def _check_runs(strategies: Mapping[str, Any], inputs: Inputs, options: FitOptions) -> None:
     keys, settings, problem, network = inputs
     if not isinstance(strategies, Mapping):
-        raise ArgumentError(f"strategies: expected a dict, of strategies by name, got {shown(strategies)}")
+        raise ArgumentError(f"strategies: expected a dict of strategies by name, got {shown(strategies)}")
     check_keys(keys)
     check_is_problem(problem)
     if network is not None and not isinstance(network, Network):
         raise ArgumentError(
-            f"network: expected what over_seeds returned, or jaxarch.architecture(mask), got {shown(network)}"
+            "network: expected a network returned by over_seeds, or jaxarch.architecture(mask), got "
+            f"{shown(network)}"
         )
     _check_axes(keys.shape[0], problem, settings, network)
     if options.labels is not None and len(options.labels) != keys.shape[0]:
-        raise ArgumentError(f"labels: expected {keys.shape[0]}, one for each run, got {len(options.labels)}")
+        raise ArgumentError(
+            f"labels: expected {keys.shape[0]} labels, one for each run, got {len(options.labels)}"
+        )
 
 
 def _check_axes(runs: int, problem: Problem, settings: PyTree, network: Network | None) -> None:
     """Raise unless everything given per run has a leading axis of `runs`."""
     if problem.runs not in (None, runs):
-        raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")
+        raise ArgumentError(
+            f"keys: expected {problem.runs} keys, one for each run of the problem, got {runs}"
+        )
     if settings is not None and not jax.tree.leaves(settings):
         raise ArgumentError("settings: expected arrays with a leading axis of runs, or None; got no array")
     for leaf in jax.tree.leaves(settings):
         if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
-            raise ArgumentError(f"settings: every leaf needs a leading axis of {runs} runs, one for each key")
+            raise ArgumentError(
+                f"settings: every leaf needs a leading axis of {runs} runs, one for each key, got shape "
+                f"{jnp.shape(leaf)}"
+            )
     for path, leaf in named_leaves(network).items():
         if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
             raise ArgumentError(

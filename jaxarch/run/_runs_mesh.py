@@ -59,7 +59,7 @@ def runs_mesh(devices: Sequence[jax.Device] | None, runs: int) -> RunsMesh:
     """Make a mesh with one axis, by default over all of this process's devices, but no more than runs."""
     devices = list(jax.local_devices() if devices is None else devices)
     if not devices:
-        raise ArgumentError("devices: expected at least one")
+        raise ArgumentError("devices: expected at least one device, got none")
     devices = devices[:runs]
     mesh = jax.make_mesh((len(devices),), (RUNS,), axis_types=(AxisType.Auto,), devices=devices)
     return RunsMesh(mesh)
@@ -76,12 +76,15 @@ def split_mesh(mesh: Mesh | None, rules: Rules | None, problem: Problem) -> Runs
         return None
     if not isinstance(mesh, Mesh) or RUNS not in mesh.axis_names:
         raise ArgumentError(
-            f"mesh: expected a mesh with an axis {RUNS!r}, as jax.make_mesh((2, 4), ('runs', 'data')), got "
-            f"{shown(mesh)}"
+            f"mesh: expected a mesh with an axis {RUNS!r}, such as jax.make_mesh((2, 4), ('runs', 'data')), "
+            f"got {shown(mesh)}"
         )
     here = set(jax.local_devices(backend=mesh.devices.flat[0].platform))
     if not here.issuperset(mesh.devices.flat):
-        raise ArgumentError("mesh: it has devices of other processes, and a run is split within one process")
+        raise ArgumentError(
+            "mesh: it has devices of other processes, but a run is split within one process; use "
+            "jax.local_devices()"
+        )
     automatic = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
     return RunsMesh(automatic, partition_of(problem, automatic, rules))
 
@@ -105,6 +108,6 @@ def check_batches(problem: Problem, mesh: RunsMesh) -> None:
     for size in sizes:
         if size % devices:
             raise ArgumentError(
-                f"mesh: its axis {axis!r} splits batches over {devices} devices, which does not divide their "
-                f"{size} examples"
+                f"mesh: its axis {axis!r} splits batches over {devices} devices, but batches of {size} "
+                f"examples are not a multiple of {devices}; change the batch size or the mesh"
             )

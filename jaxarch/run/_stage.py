@@ -47,7 +47,7 @@ class Needs:
       >>> jaxarch.chain(jaxarch.search.snip(0.5), stage)  # doctest: +ELLIPSIS
       Traceback (most recent call last):
           ...
-      jaxarch.ArgumentError: chain: restart would forget the connections that snip removed; ...
+      jaxarch.ArgumentError: chain: restart would restore the connections that snip removed; ...
     """
 
     network: Literal["none", "required", "optional"] = "none"
@@ -199,7 +199,10 @@ def as_stage(part: Any) -> Stage:
         return part
     expected = "chain: expected stages, or functions (key, problem) or (key, problem, network)"
     if (method := getattr(part, "method", None)) is not None:
-        raise ArgumentError(f"chain: {method.name} is what makes a stage; call it, as in {method.name}(...)")
+        raise ArgumentError(
+            f"chain: expected a stage, got the function {method.name} that makes one; call it, as in "
+            f"{method.name}(...)"
+        )
     if not callable(part):
         raise ArgumentError(f"{expected}; got {type(part).__name__}")
     try:
@@ -238,23 +241,23 @@ def check_follows(stage: Stage, earlier: Sequence[Stage]) -> None:
     """
     before = earlier[-1]
     if isinstance(before, HostSearch):
-        raise ArgumentError(f"chain: {before.name} runs on the host, and nothing can come after it")
+        raise ArgumentError(f"chain: {before.name} runs on the host, so no stage can follow it; put it last")
     if stage.needs.network == "none":
         raise ArgumentError(
-            f"chain: {stage.name} makes a network from nothing, and would forget what {before.name} found; "
+            f"chain: {stage.name} makes a network from nothing, and would discard what {before.name} found; "
             f"{_INSTEAD}"
         )
     for other in earlier:
         for removed in other.removes:
             if removed in stage.needs.forgets:
                 raise ArgumentError(
-                    f"chain: {stage.name} would forget the {removed} that {other.name} removed; "
+                    f"chain: {stage.name} would restore the {removed} that {other.name} removed; "
                     f"{_INSTEAD if removed == 'connections' else _REFIT}"
                 )
 
 
-_REFIT = "to train on with those that are left, put search.spectral(0.0) there"
-_INSTEAD = 'to train on what was found, put retrain("cold", nonnegative=False) there'
+_REFIT = "to train the remaining neurons, use search.spectral(0.0) instead"
+_INSTEAD = 'to train what was found, use retrain("cold", nonnegative=False) instead'
 
 
 def check_network(stage: Stage, network: Network | None) -> None:
@@ -268,27 +271,27 @@ def check_network(stage: Stage, network: Network | None) -> None:
         if needs.network == "required":
             raise ArgumentError(
                 f"{stage.name}: it needs a network; put a search before it, as in chain({needs.before}, "
-                "...), or give it one by network="
+                "...), or pass network="
             )
         return
     if needs.network == "none":
         raise ArgumentError(
-            f"{stage.name}: it makes a network from nothing, and would forget the one given; {_INSTEAD}"
+            f"{stage.name}: it makes a network from nothing, and would discard the given one; {_INSTEAD}"
         )
     lacks = [field for field in needs.fields if getattr(network, field) is None]
     lacks += [kind.__name__ for kind in needs.records if network.get(kind) is None]
     for lacked in lacks:
         raise ArgumentError(
-            f"{stage.name}: it needs a network with `{lacked}`; put one that has it before, as in "
+            f"{stage.name}: it needs a network with `{lacked}`; put a stage that sets it before, as in "
             f"chain({needs.before}, ...)"
         )
     if "connections" in needs.forgets and not _may_be_whole(network.mask):
         raise ArgumentError(
-            f"{stage.name}: it would forget the connections that the network given lacks; {_INSTEAD}"
+            f"{stage.name}: it would restore the connections that the given network lacks; {_INSTEAD}"
         )
     if "neurons" in needs.forgets and not _may_be_whole(network.get(NeuronMask)):
         raise ArgumentError(
-            f"{stage.name}: it would forget the neurons that the network given lacks; {_REFIT}"
+            f"{stage.name}: it would restore the neurons that the given network lacks; {_REFIT}"
         )
 
 
@@ -320,4 +323,4 @@ def check_problem(stage: Stage, problem: Problem) -> None:
             f"validation: {stage.name} needs a problem with validation rows; give it `validation=rows`"
         )
     if stage.needs.predict and problem.predict is None:
-        raise ArgumentError(f"problem: it has no `predict`, which {stage.name} needs")
+        raise ArgumentError(f"problem: it has no `predict`, which {stage.name} needs; give it one")

@@ -103,25 +103,26 @@ class Stepwise:
         search = self.search
         if not isinstance(search, Training):
             raise ArgumentError(
-                f"search: expected one that descends, as search.movement(0.1), got {shown(search)}; in a "
-                "loop of your own connections are scored by jaxarch.saliency, and kept by masks.keep"
+                f"search: expected a search that trains, such as search.movement(0.1), got {shown(search)}; "
+                "to prune in your own loop, use jaxarch.saliency and masks.keep"
             )
         if search.needs.network == "required":
             raise ArgumentError(
-                f"search: {search.name} needs a network; in a loop of your own a mask is held by optim.hold"
+                f"search: {search.name} needs a network; to train under a mask in your own loop, use "
+                "optim.hold"
             )
         if search.needs.predict:
             raise ArgumentError(
-                f"search: {search.name} would read its units from a problem's model; give it those of "
+                f"search: {search.name} has no problem's model to read its units from; give it the units of "
                 "jaxarch.structure.axis_groups(...).units(...)"
             )
         for name, _ in search.descent.changes:
             if name in ("batch_size", "sampling"):
-                raise ArgumentError(f"{name}: the batches are those of your loop; leave it out")
+                raise ArgumentError(f"{name}: your own loop chooses the batches; leave it out")
         if search.descent.has_optimizer and self.optimizer is not None:
             raise ArgumentError(
-                f"optimizer: {search.name} has its own for all that descends, and this one would not be "
-                "used; give it to the search, and None here"
+                f"optimizer: {search.name} has its own optimizer, so this one would not be used; give it to "
+                "the search, and None here"
             )
         optimizer = optax.identity() if search.descent.has_optimizer else self.optimizer
         object.__setattr__(self, "optimizer", Descent(optimizer, self.steps).optimizer)
@@ -229,8 +230,8 @@ class Stepwise:
 
         def loss(params: PyTree, state: PyTree, batch: PyTree, key: Array | None) -> tuple[Array, PyTree]:
             raise ArgumentError(
-                f"search: {self.search.name} looks at a problem's loss, and a loop of your own has none to "
-                "look at"
+                f"search: {self.search.name} needs a problem's loss, which your own loop does not have; use "
+                "over_seeds"
             )
 
         descent = Descent(cast("optax.GradientTransformation", self.optimizer), self.steps)
@@ -251,8 +252,8 @@ def _check_alike(name: str, tree: PyTree, like: PyTree) -> None:
     same = bool(jax.tree.structure(tree) == jax.tree.structure(like))  # type: ignore[operator]
     if given != expected or not same:
         raise ArgumentError(
-            f"{name}: expected what `init` was given, state.trainable {shown(expected, 200)}, got "
-            f"{shown(given, 200)}; begin anew with `init` where parameters have changed"
+            f"{name}: expected the structure and shapes of state.trainable, {shown(expected, 200)}, got "
+            f"{shown(given, 200)}; if parameters have changed, call `init` again"
         )
 
 
@@ -260,5 +261,5 @@ def _check_one(state: StepwiseState) -> None:
     """Raise if a state belongs to several runs: connections of different runs would be compared."""
     if jnp.ndim(state.training.step):
         raise ArgumentError(
-            "state: it is of several runs; map the function, as jax.vmap(search.network)(state)"
+            "state: it holds several runs; map the function over them, as in jax.vmap(search.network)(state)"
         )

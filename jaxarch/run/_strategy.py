@@ -55,7 +55,7 @@ class Strategy:
         last = self.stages[-1]
         predict = last.predict if isinstance(last, HostSearch) else problem.predict
         if predict is None:
-            raise ArgumentError("problem: it has no `predict`, which this needs")
+            raise ArgumentError("problem: it has no `predict`, which outputs need; give it one")
         return predict
 
 
@@ -84,7 +84,7 @@ def chain(*parts: Any) -> Strategy:
       >>> jaxarch.chain(strategy, jaxarch.search.snip(0.5))  # doctest: +ELLIPSIS
       Traceback (most recent call last):
           ...
-      jaxarch.ArgumentError: chain: snip makes a network from nothing, and would forget what ...
+      jaxarch.ArgumentError: chain: snip makes a network from nothing, and would discard what ...
     """
     stages: list[Stage] = []
     for part in parts:
@@ -93,7 +93,7 @@ def chain(*parts: Any) -> Strategy:
                 check_follows(stage, stages)
             stages.append(stage)
     if not stages:
-        raise ArgumentError("chain: expected at least one stage")
+        raise ArgumentError("chain: expected at least one stage, got none")
     return Strategy(tuple(stages))
 
 

@@ -109,7 +109,7 @@ class Training:
     after_step: Callable[[Any, TrainState], PyTree] | None = None
     wrap_optimizer: Callable[[Any, Array, Problem, TrainState], optax.GradientTransformation] | None = None
     gap: Callable[[Any, TrainState, Problem], Array] | None = None
-    remedy: str = "start from other values, or use an activation with a slope there"
+    remedy: str = "start from other values, or use an activation whose slope is not 0 there"
     remarks: Callable[[Network], Iterable[str]] | None = None
     needs: Needs = NOTHING
     removes: tuple[Removed, ...] = ("connections",)
@@ -275,7 +275,7 @@ def advance(
       [ True  True  True] 0.0
     """
     _check_one(training, key, problem)
-    check_instance("carry", carry, Carry, "what `begin` returns")
+    check_instance("carry", carry, Carry, "a Carry returned by `begin`")
     check_count("size", size)
     for name, step in (("start", start), ("stop", stop)):
         if not is_traced(step):
@@ -285,7 +285,7 @@ def advance(
 
 def _check_one(training: Training, key: Array | RunKeys, problem: Problem) -> None:
     """Raise unless the arguments are a training, the key of one run, and a problem."""
-    check_instance("training", training, Training, "a search that descends, as search.dense()")
+    check_instance("training", training, Training, "a search that trains, such as search.dense()")
     check_is_problem(problem)
     if not isinstance(key, RunKeys):
         check_one_key(key)

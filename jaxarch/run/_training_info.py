@@ -51,13 +51,13 @@ class TrainingInfo(Mapping[str, Any]):
     def __post_init__(self) -> None:
         """Refuse an argument that is not a dict, where a method's array may have been meant."""
         if isinstance(self.arrays, (TrainingInfo, list, tuple)) or hasattr(self.arrays, "dtype"):
-            raise ArgumentError(f"arrays: expected a dict, by name, got {shown(self.arrays)}")
+            raise ArgumentError(f"arrays: expected a dict of arrays by name, got {shown(self.arrays)}")
 
     def __getitem__(self, name: str) -> Any:
         """Return the array recorded under a name."""
         if name not in self.arrays:
             is_field = name in ("failed_at", "dead_start")
-            instead = f"it is `info.{name}`" if is_field else did_you_mean(name, self.arrays)
+            instead = f"use `info.{name}`" if is_field else did_you_mean(name, self.arrays)
             raise _Unrecorded(f"info: nothing was recorded as {shown(name)}; {instead}")
         return self.arrays[name]
 

@@ -71,7 +71,7 @@ def test_what_is_missing_in_one_s_own_code_stays_what_it_is():
 
 @pytest.mark.parametrize("name", ["data", "claims", "reproduction", "results"])
 def test_a_name_that_moved_into_the_lab_says_where_to(name):
-    with pytest.raises(ImportError, match=rf"^jaxarch.{name} is jaxarch.lab.{name}; pip install"):
+    with pytest.raises(ImportError, match=rf"^jaxarch.{name} has moved; pip install 'jaxarch\[lab\]'"):
         getattr(jaxarch, name)
 
 

@@ -48,7 +48,7 @@ def test_where_no_leaf_has_the_path_there_is_none():
 
 
 def test_leaves_of_one_path_cannot_be_told_apart_and_are_refused():
-    with pytest.raises(ArgumentError, match="like: it has two leaves of one path"):
+    with pytest.raises(ArgumentError, match="like: two leaves have the same path"):
         placed({"a/b": 1}, {"a/b": 2, "a": {"b": 3}})
 
 

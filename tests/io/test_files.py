@@ -40,7 +40,7 @@ def holder(tmp_path):
 
 
 def test_a_folder_that_another_process_holds_is_refused_naming_both_until_that_is_killed(tmp_path, holder):
-    message = rf"^folder: '.*work' is in use by process {holder.pid} on here; wait until it ends, or name"
+    message = rf"^folder: '.*work' is in use by process {holder.pid} on here; wait until it ends, or use"
     with pytest.raises(jaxarch.ArgumentError, match=message):
         jaxarch.Checkpoints(tmp_path / "work")
     partial = tmp_path / "work" / "tree.npz.1-ab.partial"

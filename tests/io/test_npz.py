@@ -76,7 +76,7 @@ def test_a_shape_that_no_array_of_the_file_has_is_refused(shape, tmp_path):
 
 @pytest.mark.parametrize("header", ["()" * 2000, "(" * 4000, "(1,), **{}", "0"])
 def test_a_header_that_is_no_header_is_refused(header, tmp_path):
-    refused(write(tmp_path / "a.npz", header), "is no readable npz file of plain arrays")
+    refused(write(tmp_path / "a.npz", header), "is not a readable npz file of plain arrays")
 
 
 def test_an_encrypted_array_is_refused(tmp_path):
@@ -94,14 +94,14 @@ def test_what_are_neither_numbers_nor_booleans_nor_text_is_refused(dtype, tmp_pa
 
 
 def test_a_member_that_is_no_array_and_a_name_that_occurs_twice_are_refused(tmp_path):
-    refused(write(tmp_path / "a.npz", (1,), b"1234", name="x.txt"), "'x.txt' in it is no array")
+    refused(write(tmp_path / "a.npz", (1,), b"1234", name="x.txt"), "'x.txt' in it is not an array")
     with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
         warnings.simplefilter("ignore")
         for _ in range(2):
             array = io.BytesIO()
             np.save(array, np.ones(2))
             archive.writestr("x.npy", array.getvalue())
-    refused(tmp_path / "b.npz", "two arrays of one name")
+    refused(tmp_path / "b.npz", "two arrays with the same name")
 
 
 def test_arrays_beyond_the_limit_are_refused_before_any_is_expanded(tmp_path, monkeypatch):
@@ -109,7 +109,7 @@ def test_arrays_beyond_the_limit_are_refused_before_any_is_expanded(tmp_path, mo
     monkeypatch.setattr(npz, "_array", lambda archive, member: pytest.fail("was expanded"))
     refused(
         tmp_path / "bomb.npz",
-        r"its arrays take 7.63 MiB, and at most 976.6 KiB are read; .*LIMIT=BYTES",
+        r"its arrays take 7.63 MiB, and the limit is 976.6 KiB; .*LIMIT=BYTES",
         limit=999999,
     )
 
@@ -132,7 +132,7 @@ def test_a_directory_that_lies_about_the_size_of_a_bomb_expands_no_more_than_it_
 def test_the_limit_is_that_of_the_environment_or_half_of_the_free_memory(tmp_path, monkeypatch):
     np.savez(tmp_path / "a.npz", x=np.ones(10**6))
     monkeypatch.setattr(npz, "free_memory", lambda: 15 * 10**6)
-    refused(tmp_path / "a.npz", "at most 7.153 MiB are read")
+    refused(tmp_path / "a.npz", "the limit is 7.153 MiB")
     monkeypatch.setenv(LIMIT, str(10**7))
     assert read_npz(tmp_path / "a.npz")["x"].sum() == 10**6
     monkeypatch.setenv(LIMIT, "ten")

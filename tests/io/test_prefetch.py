@@ -143,11 +143,11 @@ def test_an_iterator_without_a_state_says_so():
     [
         (
             np.ones(1, np.float32),
-            r"batch 2 has float32 of shape \(1,\), those before .* \(2,\); leave out",
+            r"batch 2 has float32 of shape \(1,\), but earlier batches have .* \(2,\); drop",
         ),
         (np.ones(2, np.int32), "batch 2 has int32 of shape "),
         (np.array([1, np.inf], np.float32), "batch 2 has 1 values that are NaN or infinite"),
-        ((np.ones(2), np.ones(2)), "batch 2 is of another structure"),
+        ((np.ones(2), np.ones(2)), "batch 2 has another structure"),
         (np.array([1, 1e39]), "batch 2 has 1 values that are NaN or infinite"),
         (object(), "batch 2: expected arrays of numbers in tuples and dicts, got <object"),
     ],
@@ -204,7 +204,7 @@ def test_a_loader_without_a_batch_is_not_begun_again_for_ever():
 
 @pytest.mark.parametrize("loader", [iter([1]), 3])
 def test_what_cannot_be_begun_again_is_not_repeated(loader):
-    with pytest.raises(ArgumentError, match=r"^loader: expected an iterable that can be begun again"):
+    with pytest.raises(ArgumentError, match=r"^loader: expected an iterable that can be restarted"):
         repeat(loader)
 
 

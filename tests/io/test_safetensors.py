@@ -157,8 +157,8 @@ def test_weights_are_no_mask(tmp_path):
     ("tree", "message"),
     [
         ({"w": np.ones(2, np.complex64)}, "^tree: leaf 'w' has dtype complex64, .* save it as npz"),
-        ({"__metadata__": np.ones(2)}, "^tree: safetensors has no place for a leaf '__metadata__'; save"),
-        ({"a/b": np.ones(2), "a": {"b": np.zeros(2)}}, "^tree: it has two leaves of one path"),
+        ({"__metadata__": np.ones(2)}, "^tree: safetensors reserves the name '__metadata__'; rename"),
+        ({"a/b": np.ones(2), "a": {"b": np.zeros(2)}}, "^tree: two leaves have the same path"),
     ],
 )
 def test_what_it_has_no_place_for_is_refused_and_no_file_is_left(tmp_path, tree, message):
@@ -246,9 +246,9 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_damaged_or_hostile_file_is_refused_in_one_line(what, tmp_path):
     path = write(tmp_path / "a.safetensors", *HOSTILE[what])
-    refused(lambda: read_safetensors(path, "dataset"), "^dataset: .* is no readable safetensors file")
-    refused(lambda: jaxarch.load_tree(path, like=PARAMS), "^path: .* is no readable safetensors file")
-    refused(lambda: jaxarch.load_mask(path, like=PARAMS), "^path: .* is no readable safetensors file")
+    refused(lambda: read_safetensors(path, "dataset"), "^dataset: .* is not a readable safetensors file")
+    refused(lambda: jaxarch.load_tree(path, like=PARAMS), "^path: .* is not a readable safetensors file")
+    refused(lambda: jaxarch.load_mask(path, like=PARAMS), "^path: .* is not a readable safetensors file")
 
 
 @pytest.mark.parametrize("kind", ["float33", "O", "float32", "key:nothing", "key:", "x" * 10_000])
@@ -263,7 +263,7 @@ def test_a_file_that_is_cut_off_is_refused(cut, tmp_path):
     path = tmp_path / "a.safetensors"
     jaxarch.save_mask(path, MASK)
     path.write_bytes(path.read_bytes()[:cut])
-    refused(lambda: jaxarch.load_mask(path, like=PARAMS), "^path: .* is no readable safetensors file")
+    refused(lambda: jaxarch.load_mask(path, like=PARAMS), "^path: .* is not a readable safetensors file")
 
 
 @pytest.mark.parametrize("at", range(0, 600, 13))
@@ -283,7 +283,7 @@ def test_a_changed_byte_is_refused_in_one_line_or_changes_no_name_shape_or_dtype
 
 def test_a_header_that_would_fill_the_memory_is_refused_before_it_is_read(tmp_path):
     path = write(tmp_path / "a.safetensors", b" " * 2**23 + b"{}")
-    refused(lambda: read_safetensors(path), "its header claims 8 MiB")
+    refused(lambda: read_safetensors(path), "its header claims a size of 8 MiB")
 
 
 def test_a_header_that_would_not_be_read_is_not_written(tmp_path, monkeypatch):
@@ -304,7 +304,7 @@ def test_a_file_larger_than_the_limit_is_refused_unless_it_is_as_large_as_what_i
     jaxarch.save_tree(tmp_path / "tree.safetensors", params)
     refused(
         lambda: jaxarch.load_mask(tmp_path / "mask.safetensors", like=params),
-        r"it has 4.\d+ KiB, and at most 1000 bytes are read; JAXARCH_NPZ_LIMIT=BYTES",
+        r"it has 4.\d+ KiB, and the limit is 1000 bytes; set JAXARCH_NPZ_LIMIT=BYTES",
     )
     assert jaxarch.load_tree(tmp_path / "tree.safetensors", like=params)["w"].sum() == 4000
 

@@ -59,7 +59,10 @@ def test_another_structure_is_refused_by_path(tmp_path, like, message):
 def test_foreign_files_are_refused(tmp_path):
     np.savez(tmp_path / "foreign.npz", w=np.ones(2))
     (tmp_path / "broken.npz").write_bytes(b"nothing")
-    for name, message in (("foreign.npz", "was not written by save_tree"), ("broken.npz", "no readable npz")):
+    for name, message in (
+        ("foreign.npz", "was not written by save_tree"),
+        ("broken.npz", "not a readable npz"),
+    ):
         with pytest.raises(ValueError, match=message):
             jaxarch.load_tree(tmp_path / name, {"w": np.ones(2)})
     with pytest.raises(ValueError, match="no such file"):
@@ -223,7 +226,10 @@ def test_a_mask_from_a_file_is_an_architecture_to_go_on_from(tmp_path):
 @pytest.mark.parametrize(
     ("learning", "message"),
     [
-        (model(name="body"), "masks 'hidden/kernel', which is none of body/bias, body/kernel"),
+        (
+            model(name="body"),
+            "masks 'hidden/kernel', which `like` does not have; its leaves are: body/bias, body/kernel",
+        ),
         (model(hidden=4), r"leaf 'hidden/kernel' of .* has shape \(2, 3\), dtype bool; expected .* \(2, 4\)"),
     ],
 )

@@ -124,8 +124,11 @@ def test_a_function_of_the_step_is_asked_to_go_on_where_the_training_does(tmp_pa
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (BATCHES[1:] + BATCHES[:1], "checkpoint: .* is of a fit with other keys, settings, data or sizes"),
-        ([BATCHES[0], *reversed(BATCHES[1:])], "stream: batch 4 is another one than before"),
+        (
+            BATCHES[1:] + BATCHES[:1],
+            "checkpoint: .* was saved by a training with other keys, settings, data or sizes",
+        ),
+        ([BATCHES[0], *reversed(BATCHES[1:])], "stream: batch 4 differs from the one before"),
     ],
 )
 def test_an_interrupted_training_does_not_go_on_with_other_batches(other, message, tmp_path):
@@ -223,7 +226,7 @@ def test_a_function_of_ones_own_gets_the_batches_that_its_needs_say():
         "looks", lambda settings, key, problem, network: looks(key, problem), needs=Needs(batches=2)
     )
     assert np.array_equal(learned(BATCHES, stage).info["x"], np.stack([BATCHES[1][0]] * 2))
-    with pytest.raises(ArgumentError, match=r"^stream: its batches are handed out .*Needs\(batches"):
+    with pytest.raises(ArgumentError, match=r"^stream: its batches are available .*Needs\(batches"):
         learned(BATCHES, looks)
 
 
@@ -249,17 +252,20 @@ def nan(x, y):
 @pytest.mark.parametrize(
     ("stream", "message"),
     [
-        (lambda: Loader(BATCHES[:7]), "it ends after 7 batches, and 12 are needed"),
+        (lambda: Loader(BATCHES[:7]), "it ends after 7 batches, but 12 are needed"),
         (
             lambda: spoiled(6, lambda x, y: (x[:3], y[:3])),
-            r"batch 6 has float32 of shape \(3, 6\) in '0', those",
+            r"batch 6 has float32 of shape \(3, 6\) in '0', but",
         ),
         (lambda: spoiled(6, nan), "batch 6 has 1 values that are NaN or infinite"),
         (
             lambda: spoiled(6, lambda x, y: (x, y, y)),
-            r"batch 6 is of another structure .* \['0', '1', '2'\], the",
+            r"batch 6 has another structure .* \['0', '1', '2'\], the",
         ),
-        (lambda: spoiled(6, lambda x, y: (x, y + 0.5)), "batch 6 has float32 of .* those before int32"),
+        (
+            lambda: spoiled(6, lambda x, y: (x, y + 0.5)),
+            "batch 6 has float32 of .* earlier batches have int32",
+        ),
         (lambda: spoiled(6, lambda x, y: (x, y + np.int64(2**40))), "batch 6 has integers beyond int32"),
         (
             lambda: spoiled(6, lambda x, y: (x, ["a"] * 8)),
@@ -277,7 +283,7 @@ def test_a_stream_that_does_not_go_on_alike_is_refused_at_the_step_where_it_happ
 
 def test_a_stream_that_is_known_to_be_too_short_is_refused_before_the_first_step():
     steps = []
-    with pytest.raises(ArgumentError, match=r"^stream: it ends after 7 batches, and"):
+    with pytest.raises(ArgumentError, match=r"^stream: it ends after 7 batches, but"):
         learned(BATCHES[:7], progress=steps.append)
     assert not steps
 
@@ -287,9 +293,9 @@ def test_a_stream_that_is_known_to_be_too_short_is_refused_before_the_first_step
     [
         (
             iter(BATCHES),
-            "a list_iterator can be gone through once, and every training begins anew; give what",
+            "a list_iterator can be used only once, but every training starts at the first batch",
         ),
-        ([], "it has no batch"),
+        ([], "expected at least one batch, got none"),
         ({"x": X}, "expected an iterable of batches, or a function step -> iterable, got {'x'"),
         (3, "expected an iterable of batches, or a function step -> iterable, got 3"),
         (lambda: BATCHES, "expected an iterable of batches, or a function step -> iterable, got"),
@@ -309,8 +315,8 @@ def test_what_is_no_stream_of_such_batches_is_refused_where_it_is_given(stream, 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batch_size": 8}, "its batches are what they are; leave out `batch_size` and `sampling`"),
-        ({"sampling": "epochs"}, "its batches are what they are; leave out `batch_size` and `sampling`"),
+        ({"batch_size": 8}, "it sets the batches itself; leave out `batch_size` and `sampling`"),
+        ({"sampling": "epochs"}, "it sets the batches itself; leave out `batch_size` and `sampling`"),
         ({"per_run": {"a": jnp.ones(2)}}, "all runs see the same batches; leave out `per_run`"),
         (
             {"train": np.arange(9), "train_size": 4},
@@ -326,7 +332,7 @@ def test_what_says_otherwise_which_examples_a_step_takes_is_refused(settings, me
 def test_a_stage_of_another_batch_size_is_refused_before_the_stage_ahead_of_it_is_trained():
     steps = []
     strategy = jaxarch.chain(search.dense(), jaxarch.prune(0.5), jaxarch.retrain("cold", batch_size=3))
-    with pytest.raises(ArgumentError, match=r"^stream: its batches are what they are"):
+    with pytest.raises(ArgumentError, match=r"^stream: it sets the batches itself"):
         learned(BATCHES, strategy, progress=steps.append)
     assert not steps
 
@@ -352,7 +358,7 @@ class Once(Loader):
 
 @pytest.mark.parametrize("loader", [Shuffled(), Once(BATCHES)], ids=["shuffled", "once"])
 def test_a_loader_that_begins_with_another_batch_each_time_is_refused(loader):
-    with pytest.raises(ArgumentError, match=r"^stream: it begins with another batch each time"):
+    with pytest.raises(ArgumentError, match=r"^stream: its first batch differs each time"):
         learned(loader)
 
 
@@ -413,7 +419,7 @@ def test_what_a_later_stage_needs_is_known_before_the_first_is_trained():
     steps = []
     later = jaxarch.retrain("cold", nonnegative=False, steps=1000)
     strategy = jaxarch.chain(search.dense(), jaxarch.prune(0.5), later)
-    with pytest.raises(ArgumentError, match=r"^stream: it ends after 12 batches, and 1000 are needed"):
+    with pytest.raises(ArgumentError, match=r"^stream: it ends after 12 batches, but 1000 are needed"):
         learned(BATCHES, strategy, progress=steps.append)
     assert not steps
 
@@ -422,7 +428,7 @@ def test_a_batch_beyond_those_that_were_asked_for_is_refused():
     stage = FunctionStage(
         "looks", lambda _, key, problem, network: looks(key, problem), needs=Needs(batches=1)
     )
-    with pytest.raises(ArgumentError, match=r"^stream: batch 1 is asked for, and 1 are handed out"):
+    with pytest.raises(ArgumentError, match=r"^stream: batch 1 was requested, but the stage has 1"):
         learned(BATCHES, stage)
 
 

@@ -162,7 +162,7 @@ def test_the_density_of_more_than_32_bits_of_connections_is_right(monkeypatch):
 
 def test_more_connections_than_32_bits_count_are_refused_where_they_are_traced():
     mask = [jax.ShapeDtypeStruct((2**16, 2**14), bool)] * 4
-    with pytest.raises(ValueError, match=r"mask: 4294967296 connections are more than 32 bits count"):
+    with pytest.raises(ValueError, match=r"mask: 4294967296 connections are too many for 32-bit integers"):
         jax.eval_shape(masks.connections, mask)
     assert jax.eval_shape(masks.density, mask).dtype == jnp.float32
     with in_float64(True):

@@ -408,7 +408,7 @@ REFUSED = {
     "where: no leaf is selected by '\\*/weight'": lambda: Masked(perceptron(nnx.Rngs(0)), where="*/weight"),
     "soft: expected at most hard": lambda: Masked(perceptron(nnx.Rngs(0)), hard=5.0, soft=50.0),
     "hard: expected": lambda: Masked(perceptron(nnx.Rngs(0)), hard=-1.0),
-    "scores: there are none of 'layers/1/kernel'": lambda: Masked(
+    "scores: expected scores for every masked parameter, got none for 'layers/1/kernel'": lambda: Masked(
         perceptron(nnx.Rngs(0)), scores={"layers/0/kernel": jnp.ones((64, 20))}
     ),
     "scores: 'layers/0/bias' is not masked": lambda: Masked(

@@ -241,11 +241,11 @@ def test_tiny_leaves_have_norms():
         ),
         (
             lambda: proximal(optax.sgd(1), {"w": 1.0}, where="*").init({"w": jnp.ones(1), "v": jnp.ones(1)}),
-            "l1: expected one for each leaf, and there is none for 'v'",
+            "l1: expected a value for each leaf, got none for 'v'",
         ),
         (
             lambda: proximal(optax.sgd(1), {"w": 1.0}, where="*").init({"w": jnp.ones(1), "v": jnp.ones(1)}),
-            "l1: expected one for each leaf, and there is none for 'v'",
+            "l1: expected a value for each leaf, got none for 'v'",
         ),
         (
             lambda: proximal(optax.sgd(1), {"w": 1.0, "u": 2.0}, where="*").init({"w": jnp.ones(1)}),
@@ -255,7 +255,7 @@ def test_tiny_leaves_have_norms():
             lambda: proximal(optax.sgd(1), {"w": 1.0, "b/w": 2.0}, where="*").init(
                 {"a": {"b": {"w": jnp.ones(1)}}}
             ),
-            "l1: 'a/b/w' has two, 'w' and 'b/w'",
+            "l1: leaf 'a/b/w' is named twice, by 'w' and 'b/w'",
         ),
         (
             lambda: proximal(optax.sgd(1), where="v").init({"w": jnp.ones(1)}),

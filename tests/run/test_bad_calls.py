@@ -143,21 +143,25 @@ def run(strategy=None, learning=None, settings=None, **options):
 
 
 RUN = {
-    "schedule: it must return settings of the structure": lambda: run(
+    "schedule: expected it to return settings with the structure": lambda: run(
         lambda s: search.dense(std=s["rate"]), settings=RATES, schedule=lambda step, settings: [1.0]
     ),
-    "schedule: it must return": lambda: run(
+    "schedule: expected it to return": lambda: run(
         lambda s: search.dense(std=s["rate"]), settings=RATES, schedule=lambda step, s: s | {"rate": THREE}
     ),
-    "key: expected one, as of jax.random.key(0), got 3": lambda: jaxarch.chain(search.dense())(3, problem()),
-    "key: expected one, as of jax.random.key(0), got Array": lambda: jaxarch.chain(search.dense())(
-        keys(), problem()
+    "key: expected one random key, such as jax.random.key(0), got 3": lambda: jaxarch.chain(search.dense())(
+        3, problem()
     ),
-    "problem: expected one": lambda: run(learning=(1, 2)),
+    "key: expected one random key, such as jax.random.key(0), got Array": lambda: jaxarch.chain(
+        search.dense()
+    )(keys(), problem()),
+    "problem: expected a Problem": lambda: run(learning=(1, 2)),
     "strategies: expected a dict": lambda: jaxarch.compare([search.dense()], keys(), problem()),
-    "network: expected what over_seeds returned": lambda: run(jaxarch.prune(), network={"a": jnp.ones(4)}),
+    "network: expected a network returned by over_seeds": lambda: run(
+        jaxarch.prune(), network={"a": jnp.ones(4)}
+    ),
     "strategy: with settings": lambda: run(search.dense(), settings=RATES),
-    "settings: the strategy makes a Python number": lambda: run(
+    "settings: the strategy converts one to a Python number": lambda: run(
         lambda s: search.dense(steps=int(s["n"])), settings=RATES
     ),
 }
@@ -200,13 +204,13 @@ def evaluated(network, learning=None):
 
 
 EVALUATED = {
-    "network: expected what over_seeds returned": evaluated(lambda: of_one().params),
-    "network: it is of one run": evaluated(of_one),
+    "network: expected a network returned by over_seeds": evaluated(lambda: of_one().params),
+    "network: it holds one run": evaluated(of_one),
     "network: it is a bare architecture": evaluated(bare),
     "network: expected a leading axis of 4 runs": evaluated(
         lambda: jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), of_one())
     ),
-    "problem: expected one": evaluated(of_one, (1, 2)),
+    "problem: expected a Problem": evaluated(of_one, (1, 2)),
 }
 
 
@@ -221,11 +225,11 @@ def other_head():
 
 
 FILES = {
-    "path: expected that of a file": lambda path: jaxarch.save_mask(".", {"w": jnp.ones(2, bool)}),
+    "path: expected the path of a file": lambda path: jaxarch.save_mask(".", {"w": jnp.ones(2, bool)}),
     "mask: expected booleans in at least one leaf": lambda path: jaxarch.save_mask(path, None),
-    "mask: leaf 'a' is no array": lambda path: jaxarch.save_mask(path, {"a": True}),
-    "tree: leaf 'a' is no array": lambda path: jaxarch.save_tree(path, {"a": 1.0}),
-    "like: leaf 'a' is no array": lambda path: jaxarch.load_tree(path, {"a": 1.0}),
+    "mask: expected an array in leaf 'a'": lambda path: jaxarch.save_mask(path, {"a": True}),
+    "tree: expected an array in leaf 'a'": lambda path: jaxarch.save_tree(path, {"a": 1.0}),
+    "like: expected an array in leaf 'a'": lambda path: jaxarch.load_tree(path, {"a": 1.0}),
     "like: expected a pytree with at least one array": lambda path: jaxarch.load_mask(path, None),
     "network: it masks other; ": lambda path: other_head(),
     "where: expected a function": lambda path: jaxarch.select({"w": jnp.ones((2, 2))}, 3),
@@ -283,7 +287,7 @@ def bound(loss, *boxes):
 
 
 BOUNDS = {
-    "problem: expected one": lambda: bounded(problem=(X, Y)),
+    "problem: expected a Problem": lambda: bounded(problem=(X, Y)),
     "problem: its rows have shape": lambda: bounded(problem=problem()),
     "params: the problem has no loss with them; ": lambda: bounded(problem=problem(), rows=jnp.arange(3)),
     "rows: rows must lie in [0, 1797), got 2000": lambda: bounded(rows=np.array([2000])),
@@ -319,8 +323,8 @@ DATA = {
     "positive: expected class labels such as (1, 2, 3), got 1": lambda: two_groups(positive=1),
     "orientations: expected some of (False, True), got ()": lambda: two_groups(orientations=()),
     "orientations: expected True or False, got 'yes'": lambda: two_groups(orientations=("yes",)),
-    "key: expected one, as of jax.random.key(0), got 7": lambda: two_groups(key=7),
-    "key: expected one, as of jax.random.key(0), got 8": lambda: balanced(key=8),
+    "key: expected one random key, such as jax.random.key(0), got 7": lambda: two_groups(key=7),
+    "key: expected one random key, such as jax.random.key(0), got 8": lambda: balanced(key=8),
     "labels: expected non-negative integers of shape (examples,), got <U1": lambda: balanced(["a", "b"]),
     "labels: expected an array": lambda: balanced([[1], [1, 2]]),
     "x: expected finite numbers of shape (examples, features), got object": lambda: (
@@ -331,7 +335,7 @@ DATA = {
     ),
     "images: expected an array": lambda: jaxarch.lab.data.crop_and_pool((X, Y)),
     "images: expected shape": lambda: jaxarch.lab.data.crop_and_pool({"a": X}),
-    "data: expected uint8 pixels of 1 channels, as mean and std have; got {'a'": lambda: learn(
+    "data: expected uint8 pixels with 1 channels, like mean and std, got {'a'": lambda: learn(
         data=({"a": X}, Y), gather=jaxarch.io.take_images([0.5], [0.5])
     ),
     "x: expected pictures of shape (batch, height, width, channels), got {'a'": lambda: (

@@ -73,7 +73,7 @@ def test_a_callback_that_only_looks_changes_no_bit():
 
 def test_a_network_is_not_made_after_the_callback():
     (end, *_), _ = seen_by()
-    with pytest.raises(jaxarch.ArgumentError, match=r"^callbacks: what would be found is known"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"^callbacks: the network of a chunk's end is available"):
         end.network()
 
 
@@ -175,12 +175,18 @@ def two_arguments(end, more):
 @pytest.mark.parametrize(
     ("callbacks", "message"),
     [
-        (3, "callbacks: expected functions, in a list, got 3"),
-        (stop_at_eight, "callbacks: expected functions, in a list, got <function stop_at_eight"),
-        ("stop", "callbacks: expected functions, in a list, got 'stop'"),
-        ([3], "callbacks: expected a function of a jaxarch.ChunkEnd, got 3"),
-        ([InterruptAt], "callbacks: expected a function of a jaxarch.ChunkEnd, got the class InterruptAt"),
-        ([two_arguments], "callbacks: expected a function of a jaxarch.ChunkEnd, got one that does not take"),
+        (3, "callbacks: expected a list of functions, got 3"),
+        (stop_at_eight, "callbacks: expected a list of functions, got <function stop_at_eight"),
+        ("stop", "callbacks: expected a list of functions, got 'stop'"),
+        ([3], "callbacks: expected a function that takes a jaxarch.ChunkEnd, got 3"),
+        (
+            [InterruptAt],
+            "callbacks: expected a function that takes a jaxarch.ChunkEnd, got the class InterruptAt",
+        ),
+        (
+            [two_arguments],
+            "callbacks: expected a function that takes a jaxarch.ChunkEnd, got one that cannot be",
+        ),
     ],
 )
 def test_a_bad_callback_is_refused_before_anything_is_trained(callbacks, message):
@@ -193,10 +199,13 @@ def test_a_bad_callback_is_refused_before_anything_is_trained(callbacks, message
     ("callback", "message"),
     [
         (lambda end: True, "callbacks: expected <lambda> to return a jaxarch.Decision or None, got True"),
-        (lambda end: jaxarch.Decision(settings={"rate": np.ones(3)}), "callbacks: <lambda>: it must return"),
+        (
+            lambda end: jaxarch.Decision(settings={"rate": np.ones(3)}),
+            "callbacks: <lambda>: expected it to return",
+        ),
         (
             lambda end: jaxarch.Decision(settings={"hard": 1.0}),
-            "callbacks: <lambda>: it must return settings",
+            "callbacks: <lambda>: expected it to return settings",
         ),
         (lambda end: jaxarch.Decision(stop="yes"), "stop: expected True or False, got 'yes'"),
         (lambda end: jaxarch.Decision(note=3), "note: expected text, got 3"),

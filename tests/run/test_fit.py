@@ -187,7 +187,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
         jaxarch.over_seeds(SEARCH, keys, problem, checkpoint=checkpoint, chunk=chunk)
 
     run(**first)
-    with pytest.raises(ValueError, match=r"(checkpoint: .* is of a fit with other keys|path: )"):
+    with pytest.raises(ValueError, match=r"(checkpoint: .* was saved by a training with other keys|path: )"):
         run(**first | other())
 
 
@@ -198,7 +198,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
         jaxarch.over_seeds(explosive, keys(), problem(), rates, checkpoint=jaxarch.Checkpoints(tmp_path))
 
     run(0.1)
-    with pytest.raises(ValueError, match="is of a fit with other keys, settings, data or sizes"):
+    with pytest.raises(ValueError, match="was saved by a training with other keys, settings, data or sizes"):
         run(0.2)
 
 
@@ -536,16 +536,19 @@ def test_bad_options_are_refused_by_name(options, message):
 
 
 def test_an_unknown_metric_is_refused():
-    with pytest.raises(ValueError, match="early_stopping: no metric 'auc'; there are: loss"):
+    with pytest.raises(ValueError, match="early_stopping: no metric 'auc'; known: loss"):
         learned(learning=problem(validation=True), early_stopping=jaxarch.EarlyStopping(metric="auc"))
 
 
 @pytest.mark.parametrize(
     ("bad_keys", "message"),
     [
-        (jax.random.key(0), "keys: expected shape"),
-        (np.zeros((4, 2), np.uint32), "keys: expected shape"),
-        (jax.random.split(jax.random.key(0), 3), "keys: expected 4, one for each run of the problem, got 3"),
+        (jax.random.key(0), "keys: expected random keys of shape"),
+        (np.zeros((4, 2), np.uint32), "keys: expected random keys of shape"),
+        (
+            jax.random.split(jax.random.key(0), 3),
+            "keys: expected 4 keys, one for each run of the problem, got 3",
+        ),
     ],
 )
 def test_bad_keys_are_refused(bad_keys, message):
@@ -556,8 +559,8 @@ def test_bad_keys_are_refused(bad_keys, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"keys": keys()[:0]}, "keys: expected shape"),
-        ({"keys": list(keys())}, "keys: expected shape"),
+        ({"keys": keys()[:0]}, "keys: expected random keys of shape"),
+        ({"keys": list(keys())}, "keys: expected random keys of shape"),
         ({"settings": {}}, "settings: expected arrays with a leading axis of runs"),
         ({"settings": {"rate": jnp.ones(3)}}, "settings: every leaf needs a leading axis of 4 runs"),
     ],

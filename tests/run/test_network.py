@@ -93,22 +93,28 @@ def test_records_do_not_depend_on_the_order_in_which_they_were_left():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Network()[Start], "no stage has left a Start in it; its records: none"),
+        (lambda: Network()[Start], "it has no Start from any stage; its records: none"),
         (lambda: Network(records=(Start(1),))[ByDensity], "its records: Start"),
-        (lambda: Network()[0], r"expected a record's type .* got 0; one run is network\.of_run\(0\)"),
+        (
+            lambda: Network()[0],
+            r"expected a record's type .* got 0; to take one run, call network\.of_run\(0\)",
+        ),
         (lambda: Network().get("Start"), "expected a record's type in brackets, .* got 'Start'"),
-        (lambda: Network(records=(Start(1), Start(2))), "expected one of each type, got two of Start"),
-        (lambda: Network().with_records(Start(1), Start(2)), "expected one of each type, got two of Start"),
-        (lambda: Network().with_records(Unregistered()), "Unregistered is no pytree; .*register_dataclass"),
-        (lambda: Network().with_records(Start), "expected objects of your own type"),
-        (lambda: Network().with_records(jnp.ones(2)), "expected objects of your own type"),
-        (lambda: Network().with_records({"start": 1}), "expected objects of your own type"),
+        (lambda: Network(records=(Start(1), Start(2))), "expected one per type, got two of Start"),
+        (lambda: Network().with_records(Start(1), Start(2)), "expected one per type, got two of Start"),
+        (
+            lambda: Network().with_records(Unregistered()),
+            "Unregistered is not a pytree; .*register_dataclass",
+        ),
+        (lambda: Network().with_records(Start), "expected objects of your own classes"),
+        (lambda: Network().with_records(jnp.ones(2)), "expected objects of your own classes"),
+        (lambda: Network().with_records({"start": 1}), "expected objects of your own classes"),
         (lambda: Network(records=Start(1)), "records: expected a tuple of records, got Start"),
         (lambda: Network(records=Pair(1, 2)), "records: expected a tuple of records, got Pair"),
         (lambda: Network(info={"loss": jnp.ones(2)}), "info: expected TrainingInfo"),
-        (lambda: TrainingInfo(jnp.ones(2)), "arrays: expected a dict, by name"),
+        (lambda: TrainingInfo(jnp.ones(2)), "arrays: expected a dict of arrays by name"),
         (lambda: TrainingInfo({"loss": 1})["lost"], "nothing was recorded as 'lost'; did you mean 'loss'"),
-        (lambda: TrainingInfo()["failed_at"], "nothing was recorded as 'failed_at'; it is `info.failed_at`"),
+        (lambda: TrainingInfo()["failed_at"], "nothing was recorded as 'failed_at'; use `info.failed_at`"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(call, message):
@@ -179,7 +185,9 @@ def test_a_users_record_goes_through_stages_and_runs():
 
 
 def test_a_stage_that_reads_a_record_is_refused_without_it():
-    with pytest.raises(ArgumentError, match="read: it needs a network with `Measured`; put one that has it"):
+    with pytest.raises(
+        ArgumentError, match="read: it needs a network with `Measured`; put a stage that sets it"
+    ):
         jaxarch.over_seeds(jaxarch.chain(jaxarch.search.dense(), READ), keys(), problem())
 
 

@@ -90,8 +90,8 @@ def test_fresh_weights_of_a_network_that_is_there_are_other_ones():
 @pytest.mark.parametrize(
     ("paired", "message"),
     [
-        (3, "key: expected one, as of jax.random.key"),
-        (PAIRS[:2], "expected 2, one for each run of the problem, got 3"),
+        (3, "key: expected one random key, such as jax.random.key"),
+        (PAIRS[:2], "expected 2 keys, one for each run of the problem, got 3"),
     ],
     ids=["a number", "too few"],
 )

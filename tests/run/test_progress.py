@@ -165,7 +165,7 @@ def test_what_is_asked_for_too_late_is_refused_in_one_line():
     by_hand = jaxarch.Progress("bin", 1, 2, 0, 1, 4, 0.5)
     for look in (told[0].network, told[0].densities, by_hand.network):
         with pytest.raises(
-            jaxarch.ArgumentError, match=r"^progress: what would be found is known within the"
+            jaxarch.ArgumentError, match=r"^progress: the network of a chunk's end is available"
         ):
             look()
 

@@ -92,7 +92,9 @@ def test_options_that_go_together_are_taken(given):
 
 
 def test_devices_are_some_of_jax_or_all_hosts():
-    with pytest.raises(ArgumentError, match=r"^devices: expected some of .* or 'all hosts', got 'all host'"):
+    with pytest.raises(
+        ArgumentError, match=r"^devices: expected a list from .* or 'all hosts', got 'all host'"
+    ):
         jaxarch.FitOptions(devices="all host")
     assert jaxarch.FitOptions(devices="all hosts").devices == "all hosts"
 
@@ -204,12 +206,12 @@ def refusals(tmp_path_factory):
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ("other keys", "processes: process 1 has other keys than process 0"),
-        ("other settings", "processes: process 1 has other strategies than process 0"),
+        ("other keys", "processes: process 0 and process 1 differ in keys"),
+        ("other settings", "processes: process 0 and process 1 differ in strategies"),
         ("a failure", "process 1 of 2: it is broken"),
         ("an option", "process 1 of 2: max_parallel_runs: expected"),
-        ("another call", "processes: they do not do the same: process 0 is at"),
-        ("Orbax", "process 1 of 2: checkpoint: Orbax waits for all processes itself"),
+        ("another call", "processes: they are out of step: process 0 is at"),
+        ("Orbax", "process 1 of 2: checkpoint: the format 'orbax' does not work with several processes"),
     ],
 )
 def test_what_one_process_does_otherwise_ends_all_in_one_line(refusals, case, message):
@@ -239,7 +241,7 @@ def test_what_two_processes_have_begun_others_end_with_the_same_bits(begun, tmp_
 @pytest.mark.long
 def test_fewer_devices_do_not_go_on(begun, tmp_path):
     copy = shutil.copytree(begun[1], tmp_path / "copy")
-    with pytest.raises(ArgumentError, match=r"was begun with loop 'scan' on 2 devices \(cpu\)"):
+    with pytest.raises(ArgumentError, match=r"was started with loop 'scan' on 2 devices \(cpu\)"):
         one.checkpointed(copy, devices=jax.devices()[:1])
 
 

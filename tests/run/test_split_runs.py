@@ -151,7 +151,7 @@ def test_a_fit_goes_on_over_the_mesh_that_it_was_begun_on(tmp_path, sharded):
     np.testing.assert_array_equal(found.info["loss"], sharded.info["loss"])
     options |= {"mesh": mesh_of("data", runs=2)}
     with pytest.raises(
-        ArgumentError, match=r"begun on runs=1 data=2 \(.*\): cpu, with 1 shares of the runs; on runs=2"
+        ArgumentError, match=r"started on runs=1 data=2 \(.*\): cpu with 1 shares of the runs; on runs=2"
     ):
         jaxarch.over_seeds(SEARCH, KEYS, PROBLEM, checkpoint=folder, **options)
 
@@ -184,7 +184,9 @@ def test_over_an_axis_of_one_device_nothing_is_split(on_one):
 def test_a_fit_does_not_go_on_with_another_partition(tmp_path):
     options = {"mesh": mesh_of("data"), "chunk": 10, "checkpoint": jaxarch.Checkpoints(tmp_path)}
     jaxarch.over_seeds(SEARCH, KEYS, PROBLEM, partition=fully_sharded(), **options)
-    with pytest.raises(ArgumentError, match=r"^checkpoint: 'two_temperature' was begun on runs=1 data=2 \("):
+    with pytest.raises(
+        ArgumentError, match=r"^checkpoint: 'two_temperature' was started on runs=1 data=2 \("
+    ):
         jaxarch.over_seeds(SEARCH, KEYS, PROBLEM, partition={"hidden": P("data")}, **options)
 
 
@@ -192,7 +194,7 @@ def test_a_later_stage_s_batches_are_checked_before_the_first_stage():
     chain = jaxarch.chain(SEARCH, jaxarch.retrain("cold", nonnegative=False, batch_size=7))
     steps = []
     options = {"mesh": mesh_of("data"), "progress": lambda told: steps.append(told.step)}
-    with pytest.raises(ArgumentError, match="does not divide their 7 examples"):
+    with pytest.raises(ArgumentError, match="batches of 7 examples are not a multiple of 2"):
         jaxarch.over_seeds(chain, KEYS, PROBLEM, **options)
     assert not steps
 
@@ -267,12 +269,15 @@ def test_fully_sharded_splits_the_largest_dimension_that_the_axis_divides():
         ({"mesh": 2}, r"^mesh: expected a mesh with an axis 'runs'"),
         ({"mesh": lambda: jax.make_mesh((2,), ("data",))}, r"^mesh: expected a mesh with an axis 'runs'"),
         ({"mesh": lambda: mesh_of("data"), "devices": jax.devices()}, r"^mesh: .* leave out `devices`$"),
-        ({"mesh": lambda: mesh_of("data"), "loop": "step"}, r"^loop: over a mesh there is 'scan' alone$"),
-        ({"partition": fully_sharded()}, r"^partition: there is nothing to split over; give a `mesh`"),
+        (
+            {"mesh": lambda: mesh_of("data"), "loop": "step"},
+            r"^loop: only 'scan' works with a mesh, got 'step'",
+        ),
+        ({"partition": fully_sharded()}, r"^partition: it needs a mesh to split over; give `mesh`"),
         ({"mesh": lambda: mesh_of("model")}, r"^partition: nothing is split over the mesh's axis 'model'"),
         (
             {"mesh": lambda: mesh_of("model"), "partition": fully_sharded()},
-            r"^partition: the mesh has no axis 'data', but runs, model$",
+            r"^partition: the mesh has no axis 'data'; known: runs, model$",
         ),
         (
             {"mesh": lambda: mesh_of("model"), "partition": {"hiden": P("model")}},
@@ -280,19 +285,19 @@ def test_fully_sharded_splits_the_largest_dimension_that_the_axis_divides():
         ),
         (
             {"mesh": lambda: mesh_of("model"), "partition": {"hidden": P("modle")}},
-            r"^partition: 'hidden' is to be split over 'modle'; there are: model$",
+            r"^partition: cannot split 'hidden' over 'modle'; possible axes: model$",
         ),
         (
             {"mesh": lambda: mesh_of("model"), "partition": {"hidden": P("runs")}},
-            r"^partition: 'hidden' is to be split over 'runs'; there are: model$",
+            r"^partition: cannot split 'hidden' over 'runs'; possible axes: model$",
         ),
         (
             {"mesh": lambda: mesh_of("model"), "partition": {"hidden": P(None, None, "model")}},
-            r"^partition: 'hidden' has shape \(8, 16\), and .* more dimensions$",
+            r"^partition: 'hidden' has shape \(8, 16\), but .* has more dimensions$",
         ),
         (
             {"mesh": lambda: mesh_of("model"), "partition": {"hidden": P("model", "model")}},
-            r"^partition: 'hidden' is to be split twice over one axis, by",
+            r"^partition: .* splits 'hidden' twice over one axis; name it once$",
         ),
         (
             {"mesh": lambda: mesh_of("model"), "partition": {"hidden": "model"}},
@@ -300,7 +305,7 @@ def test_fully_sharded_splits_the_largest_dimension_that_the_axis_divides():
         ),
         (
             {"mesh": lambda: mesh_of("model"), "partition": 2},
-            r"^partition: expected PartitionSpecs by patterns",
+            r"^partition: expected a dict from path patterns to PartitionSpecs",
         ),
     ],
 )
@@ -342,7 +347,7 @@ def test_a_dimension_that_the_axis_does_not_divide_is_refused():
 
 
 def test_batches_that_the_axis_does_not_divide_are_refused():
-    message = r"^mesh: its axis 'data' splits batches over 2 devices, which does not divide their 7 examples$"
+    message = r"^mesh: its axis 'data' splits batches over 2 devices, but batches of 7 examples are not"
     with pytest.raises(ArgumentError, match=message):
         jaxarch.over_seeds(SEARCH, KEYS, learned(batch_size=7), mesh=mesh_of("data"))
 

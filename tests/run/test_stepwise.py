@@ -139,7 +139,7 @@ def test_a_line_search_over_scores_and_weights_is_refused():
     search = jaxarch.Stepwise(jaxarch.search.movement(0.5, where="w"), optax.lbfgs(), steps=1)
     state = search.init(KEY, {"w": jnp.array([1.0, -1.0])})
     gradients = jax.tree.map(jnp.ones_like, state.trainable)
-    with pytest.raises(jaxarch.ArgumentError, match="optimizer: it looks for its steps along a line"):
+    with pytest.raises(jaxarch.ArgumentError, match="optimizer: a line search does not work here"):
         search.update(gradients, state, value=3.0, value_fn=lambda trainable: 4.0)
 
 
@@ -157,7 +157,7 @@ def test_a_state_of_several_runs_is_refused_where_it_is_not_mapped():
     states = jax.vmap(search.init, in_axes=(0, None))(jax.random.split(KEY, 2), {"w": jnp.arange(8.0)})
     assert jax.vmap(search.network)(states).mask["w"].sum(axis=1).tolist() == [4, 4]
     for call in (search.network, search.penalty, lambda s: search.update(s.trainable, s)):
-        with pytest.raises(jaxarch.ArgumentError, match="state: it is of several runs; map the function"):
+        with pytest.raises(jaxarch.ArgumentError, match="state: it holds several runs; map the function"):
             call(states)
 
 
@@ -260,8 +260,8 @@ def test_numbers_that_are_not_finite_are_a_failure():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: jaxarch.search.snip(0.1), "search: expected one that descends"),
-        (lambda: jaxarch.chain(jaxarch.search.movement(0.1)), "search: expected one that descends"),
+        (lambda: jaxarch.search.snip(0.1), "search: expected a search that trains"),
+        (lambda: jaxarch.chain(jaxarch.search.movement(0.1)), "search: expected a search that trains"),
         (lambda: jaxarch.search.architecture_pruning(0.1), "optimizer: architecture pruning has its own"),
         (
             lambda: jaxarch.search.edge_popup(0.1, optimizer=optax.sgd(1.0)),
@@ -271,7 +271,7 @@ def test_numbers_that_are_not_finite_are_a_failure():
         (lambda: jaxarch.search.two_temperature(units="neurons"), r"axis_groups\(\.\.\.\)\.units\(\.\.\.\)"),
         (
             lambda: jaxarch.search.movement(0.1, batch_size=10),
-            "batch_size: the batches are those of your loop",
+            "batch_size: your own loop chooses the batches",
         ),
     ],
 )

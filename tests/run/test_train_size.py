@@ -82,11 +82,14 @@ def test_another_size_compiles_nothing(caplog):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"train_size": jnp.asarray(121)}, "train_size: expected 1 to 120, the rows of `train`, got 121"),
+        (
+            {"train_size": jnp.asarray(121)},
+            "train_size: expected 1 to 120, the number of rows in `train`, got 121",
+        ),
         ({"train_size": jnp.asarray(0)}, "train_size: expected 1 to 120"),
         ({"train_size": 5}, "train_size: expected an integer array"),
         ({"train_size": jnp.asarray(5.0)}, "train_size: expected an integer array"),
-        ({"train_size": jnp.asarray(5), "train": None}, "train_size: it needs `train`"),
+        ({"train_size": jnp.asarray(5), "train": None}, "train_size: it also needs `train`"),
         ({"train_size": jnp.full(RUNS + 1, 5)}, "per-run arrays disagree"),
     ],
 )

@@ -193,7 +193,7 @@ def test_leaves_that_were_masked_before_stay_masked(name):
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_it_does_not_forget_connections_that_are_gone(name):
-    with pytest.raises(jaxarch.ArgumentError, match="would forget the connections that random mask removed"):
+    with pytest.raises(jaxarch.ArgumentError, match="would restore the connections that random mask removed"):
         jaxarch.chain(random_mask(0.5), SEARCHES[name](0.5))
 
 

@@ -69,7 +69,7 @@ def test_the_temperature_leaves_outputs_that_are_integers():
 
 
 def test_a_temperature_is_refused_where_the_problem_s_loss_takes_none():
-    with pytest.raises(jaxarch.ArgumentError, match="temperature: this problem's loss takes none"):
+    with pytest.raises(jaxarch.ArgumentError, match="temperature: this problem's loss does not take one"):
         jax.jit(grasp(0.5, temperature=200.0))(jax.random.key(0), cubes(1))
 
 

@@ -90,7 +90,9 @@ def test_such_a_leaf_among_what_is_masked_is_refused_by_its_path(leaf):
 
 
 def test_parameters_without_anything_to_train_are_refused():
-    with pytest.raises(ArgumentError, match="params: expected a floating-point array to train, got"):
+    with pytest.raises(
+        ArgumentError, match="params: expected at least one floating-point array to train, got"
+    ):
         jaxarch.Stepwise(jaxarch.search.movement(0.5), optax.sgd(0.1), 1).init(KEY, {"steps": jnp.arange(3)})
 
 
@@ -98,10 +100,12 @@ def test_parameters_that_changed_since_the_start_are_refused_with_both_structure
     search = jaxarch.Stepwise(jaxarch.search.dense(nonnegative=False), optax.sgd(0.1), steps=2)
     state = search.init(KEY, {"w": jnp.ones((4, 3))})
     for changed in ({"w": jnp.ones((4, 3)), "b": jnp.ones(3)}, {"w": jnp.ones((4, 2))}, [jnp.ones((4, 3))]):
-        with pytest.raises(ArgumentError, match=r"gradients: .* \(4, 3\).*, got .*; begin anew") as error:
+        with pytest.raises(
+            ArgumentError, match=r"gradients: .* \(4, 3\).*, got .*; if parameters have changed"
+        ) as error:
             search.update(changed, state)
         assert "\n" not in str(error.value)
-    with pytest.raises(ArgumentError, match="trainable: expected what `init` was given"):
+    with pytest.raises(ArgumentError, match="trainable: expected the structure and shapes of"):
         search.params({}, state)
 
 
@@ -109,5 +113,5 @@ def test_a_network_of_other_parameters_is_not_evaluated():
     stage, keys = jaxarch.search.random_mask(0.5), jax.random.split(KEY, 1)
     network, _ = jaxarch.over_seeds(stage, keys, problem_of())
     other = network.replace(params={"kernel": network.params["w"]})
-    with pytest.raises(ArgumentError, match=r"network: its parameters are not .* got \['kernel'\]"):
+    with pytest.raises(ArgumentError, match=r"network: its parameters do not match .* got \['kernel'\]"):
         jaxarch.evaluate(stage, other, problem_of(), np.arange(2))

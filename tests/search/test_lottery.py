@@ -53,7 +53,7 @@ def test_each_leaf_is_pruned_by_itself_where_it_has_a_share_of_its_own():
     ("fraction", "message"),
     [
         ({"w": 0.5, "v": 0.5}, "fraction: no leaf 'v'"),
-        ({}, "fraction: expected one for each leaf, and there is none for 'w'"),
+        ({}, "fraction: expected a value for each leaf, got none for 'w'"),
         ({"w": 1.0}, "fraction of 'w': expected a number"),
     ],
 )

@@ -268,7 +268,10 @@ def test_settings_that_cannot_be_used_are_refused(make, message):
     ("search", "message"),
     [
         (magnitude_pruning(rounds=2, fraction={"w1": 0.2, "w3": 0.2}), "fraction: no leaf 'w3'; did you"),
-        (magnitude_pruning(rounds=2, fraction={"w1": 0.2}), "fraction: expected one for each leaf.* 'w2'"),
+        (
+            magnitude_pruning(rounds=2, fraction={"w1": 0.2}),
+            "fraction: expected a value for each leaf.* 'w2'",
+        ),
         (magnitude_pruning(rounds=3, fraction=0.99), "rounds: after 2 of them nothing is left of all leaves"),
         (
             magnitude_pruning(rounds=2, fraction={"w1": 0.0, "w2": 0.999}),

@@ -165,7 +165,7 @@ WRONG = {
     ),
     "matrices": (
         lambda: jaxarch.search.network_slimming(where="*kernel")(jax.random.key(0), problem()),
-        "where: expected scales, one number a channel; first/kernel has shape",
+        "where: expected scales, one number per channel, but 'first/kernel' has shape",
     ),
     "no validation rows": (
         lambda: jaxarch.chain(jaxarch.search.network_slimming(), jaxarch.slim())(

@@ -259,7 +259,7 @@ def test_a_fit_is_not_resumed_with_something_else_around_its_optimiser(tmp_path)
     search = SEARCHES["SET"](0.1)
     jaxarch.over_seeds(search, KEYS, shared(), chunk=2, **options)
     other = dataclasses.replace(search, wrap_optimizer=still)
-    with pytest.raises(jaxarch.ArgumentError, match="of another strategy"):
+    with pytest.raises(jaxarch.ArgumentError, match="another strategy"):
         jaxarch.over_seeds(other, KEYS, shared(), chunk=2, **options)
 
 

@@ -17,16 +17,16 @@ from jaxarch.run._training import joined
 CONTRADICTIONS = {
     "weights that would forget a mask": (
         lambda: jaxarch.chain(search.random_mask(0.5), search.dense(nonnegative=False)),
-        r"dense unconstrained makes a network from nothing, and would forget what random mask found; "
-        r'to train on what was found, put retrain\("cold", nonnegative=False\) there',
+        r"dense unconstrained makes a network from nothing, and would discard what random mask found; "
+        r'to train what was found, use retrain\("cold", nonnegative=False\) instead',
     ),
     "a mask that would forget a mask": (
         lambda: jaxarch.chain(search.random_mask(0.5), search.two_temperature()),
-        "two_temperature would forget the connections that random mask removed",
+        "two_temperature would restore the connections that random mask removed",
     ),
     "even if it is not the one just before": (
         lambda: jaxarch.chain(search.snip(0.5), jaxarch.retrain(), search.architecture_pruning(0.1)),
-        "architecture pruning would forget the connections that snip removed",
+        "architecture pruning would restore the connections that snip removed",
     ),
     "a search after a search": (
         lambda: jaxarch.chain(search.random_mask(0.5), search.snip(0.5)),
@@ -34,15 +34,15 @@ CONTRADICTIONS = {
     ),
     "a mask of connections for spectral networks": (
         lambda: jaxarch.chain(search.random_mask(0.5), search.spectral()),
-        "spectral would forget the connections that random mask removed",
+        "spectral would restore the connections that random mask removed",
     ),
     "a mask over removed neurons": (
         lambda: jaxarch.chain(search.spectral(), jaxarch.recruit(), search.two_temperature()),
-        "two_temperature would forget the neurons that recruit removed",
+        "two_temperature would restore the neurons that recruit removed",
     ),
     "something after the host": (
         lambda: jaxarch.chain(search.logistic_regression(), jaxarch.threshold()),
-        "logistic regression runs on the host, and nothing can come after it",
+        "logistic regression runs on the host, so no stage can follow it",
     ),
     "nothing at all": (lambda: jaxarch.chain(), "expected at least one stage"),
     "no stage": (lambda: jaxarch.chain("bin"), "expected stages, or functions .* got str"),
@@ -155,7 +155,7 @@ def test_a_search_over_the_whole_network_may_follow_its_training():
 
 def test_a_network_that_lacks_connections_is_not_given_to_a_search_that_would_forget_them():
     masked, _ = jaxarch.over_seeds(search.random_mask(0.5), keys(), problem_for("any"))
-    with pytest.raises(jaxarch.ArgumentError, match="two_temperature: it would forget the connections"):
+    with pytest.raises(jaxarch.ArgumentError, match="two_temperature: it would restore the connections"):
         jaxarch.over_seeds(search.two_temperature(), keys(), problem_for("any"), network=masked)
     with pytest.raises(jaxarch.ArgumentError, match="dense: it makes a network from nothing"):
         jaxarch.over_seeds(search.dense(), keys(), problem_for("any"), network=masked)
@@ -295,7 +295,7 @@ def test_a_threshold_does_not_bring_back_what_is_not_there():
 def test_every_run_of_a_network_that_is_given_is_looked_at():
     masked, _ = jaxarch.over_seeds(search.random_mask(0.5), keys(), problem_for("any"))
     first_whole = jax.tree.map(lambda leaf: leaf.at[0].set(True), masked.mask)
-    with pytest.raises(jaxarch.ArgumentError, match="two_temperature: it would forget the connections"):
+    with pytest.raises(jaxarch.ArgumentError, match="two_temperature: it would restore the connections"):
         given = masked.replace(mask=first_whole)
         jaxarch.over_seeds(search.two_temperature(), keys(), problem_for("any"), network=given)
 
@@ -326,14 +326,14 @@ def test_architectures_by_density_go_with_the_network_that_they_are_of(changing)
 
 def test_a_training_of_one_s_own_is_taken_to_prune_unless_it_says_otherwise():
     mine = dataclasses.replace(search.dense(), removes=jaxarch.Training.removes)
-    with pytest.raises(jaxarch.ArgumentError, match=r"two_temperature would forget"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"two_temperature would restore"):
         jaxarch.chain(mine, search.two_temperature())
 
 
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        (search.snip, r"snip is what makes a stage; call it, as in snip\(...\)"),
+        (search.snip, r"expected a stage, got the function snip that makes one; call it, as in snip\(...\)"),
         (lambda key, problem: {"w": jnp.ones(3)}, "expected a stage to return a Network, got dict"),
         (lambda key, problem, network=None: None, "expected a stage to return a Network, got NoneType"),
     ],
@@ -352,5 +352,5 @@ def test_a_run_that_there_is_none_of_is_refused(run):
 
 
 def test_after_a_removal_of_neurons_the_way_out_is_the_refit():
-    with pytest.raises(jaxarch.ArgumentError, match=r"put search\.spectral\(0\.0\) there"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"use search\.spectral\(0\.0\) instead"):
         jaxarch.chain(search.spectral(), jaxarch.recruit(), search.two_temperature())

@@ -109,7 +109,7 @@ def test_a_metric_that_is_reached_ends_a_run_in_either_direction():
 )
 def test_a_search_without_a_gap_does_not_stop_at_one(search):
     stopping = jaxarch.EarlyStopping("gap", until=1.0)
-    with pytest.raises(jaxarch.ArgumentError, match="early_stopping: no metric 'gap'; there are: none"):
+    with pytest.raises(jaxarch.ArgumentError, match="early_stopping: no metric 'gap'; known: none"):
         jaxarch.over_seeds(search, KEYS, problem(runs=3), early_stopping=stopping)
 
 

@@ -74,9 +74,7 @@ def test_a_host_search_says_that_it_cannot_be_jitted_or_finished():
     logistic = STRATEGIES["logistic regression"]
     with pytest.raises(ValueError, match="logistic regression: it runs on the host"):
         jaxarch.chain(logistic)(keys()[0], problem().of_run(0))
-    with pytest.raises(
-        ValueError, match="logistic regression runs on the host, and nothing can come after it"
-    ):
+    with pytest.raises(ValueError, match="logistic regression runs on the host, so no stage can follow it"):
         jaxarch.chain(logistic, jaxarch.threshold())
 
 
@@ -93,7 +91,7 @@ def test_things_that_are_no_stages_are_refused():
 
 
 def test_a_problem_with_rows_of_many_runs_asks_for_one_of_them():
-    with pytest.raises(ValueError, match=r"its rows have shape \(4, 120\), one set a run"):
+    with pytest.raises(ValueError, match=r"its rows have shape \(4, 120\), one set per run"):
         jaxarch.chain(STRATEGIES["bin"])(keys()[0], problem())
 
 

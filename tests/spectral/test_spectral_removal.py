@@ -79,8 +79,8 @@ def test_strengths_by_layer_are_swept_as_settings():
             {"strength": {"L2": 1.0, "L3": 1.0, "L7": 1.0}},
             "strength: no leaf 'L7'; known: eigenvalues/L2, eigenvalues/L3",
         ),
-        ({"strength": {"L2": 1.0}}, "strength: expected one for each leaf, .* none for 'eigenvalues/L3'"),
-        ({"depth_strength": {"L2": 1.0}}, "depth_strength: expected one for each leaf"),
+        ({"strength": {"L2": 1.0}}, "strength: expected a value for each leaf, .* none for 'eigenvalues/L3'"),
+        ({"depth_strength": {"L2": 1.0}}, "depth_strength: expected a value for each leaf"),
     ],
 )
 @pytest.mark.parametrize("proximal", [False, True])
@@ -401,7 +401,10 @@ def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
             "batch_size: expected an integer of at least 1, got 20.0",
         ),
         (lambda: recruit_with(jnp.ones(8)), r"each of 9 hidden neurons, got shape \(8,\)"),
-        (lambda: recruit_with({"L2": jnp.ones(5)}), "order: expected one for each leaf, .*eigenvalues/L3"),
+        (
+            lambda: recruit_with({"L2": jnp.ones(5)}),
+            "order: expected a value for each leaf, .*eigenvalues/L3",
+        ),
         (lambda: recruit_with({"L2": jnp.ones(5), "L3": jnp.ones(5)}), r"order: a layer has 4 neurons"),
         (lambda: recruit_with(np.full(9, np.nan)), "order: expected a finite number"),
         (

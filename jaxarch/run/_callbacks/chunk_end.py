@@ -13,7 +13,7 @@ from jaxarch._internal.trees import PyTree
 from jaxarch.masks import density
 from jaxarch.run._network import Network
 
-TOO_LATE = "callbacks: what would be found is known within the callback alone; ask for it there"
+TOO_LATE = "callbacks: the network of a chunk's end is available only inside the callback; ask for it there"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -58,9 +58,9 @@ class Save:
         saved = self._checkpoint.load(slot, mine) if self._team.index == 0 else None
         if saved is not None and not np.array_equal(saved["belongs_to"], mine["belongs_to"]):
             raise ArgumentError(
-                f"checkpoint: {slot!r} is of a fit with other keys, settings, data or sizes, or of an "
-                "earlier version of jaxarch, or of another strategy, problem or descent, schedule or early "
-                "stopping; use a fresh folder"
+                f"checkpoint: {slot!r} was saved by a training with other keys, settings, data or sizes, "
+                "another strategy, problem, descent, schedule or early stopping, or by an earlier version of "
+                "jaxarch; use a fresh folder"
             )
         whole = self._team.of_the_first(slot, saved and saved["state"], mine["state"])
         if whole is not None:

@@ -43,7 +43,7 @@ def like_settings(name: str, values: PyTree, settings: PyTree) -> PyTree:
         return jax.tree.map(placed, values, settings)
     except (TypeError, ValueError) as error:
         raise ArgumentError(
-            f"{name}: it must return settings of the structure and shapes that it was given, which are "
+            f"{name}: expected it to return settings with the structure and shapes of those that it got, "
             f"{shown(jax.tree.map(jnp.shape, settings))} ({first_line(error)})"
         ) from None
 

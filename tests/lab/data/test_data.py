@@ -63,14 +63,14 @@ def test_bad_arrays_are_refused_by_name(case, tmp_path):
 
 def test_a_pickle_in_an_npz_file_is_refused(tmp_path):
     np.savez(tmp_path / "bad.npz", x=np.array([{"no": "array"}], dtype=object), y=np.arange(1))
-    with pytest.raises(ValueError, match=r"dataset: .* is no readable npz file of plain arrays"):
+    with pytest.raises(ValueError, match=r"dataset: .* is not a readable npz file of plain arrays"):
         load(tmp_path / "bad.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut off"])
 def test_a_file_that_is_no_archive_is_refused(content, tmp_path):
     (tmp_path / "bad.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"dataset: .* is no readable npz file"):
+    with pytest.raises(ValueError, match=r"dataset: .* is not a readable npz file"):
         load(tmp_path / "bad.npz")
 
 

@@ -217,8 +217,8 @@ def test_equal_moments_are_one_gather_so_that_programs_are_shared():
 @pytest.mark.parametrize(
     ("mean", "std", "message"),
     [
-        ((0.5,), (0.5, 0.5), r"mean: expected one number for each channel, .* shapes \(1,\) and \(2,\)"),
-        (0.5, 0.5, "mean: expected one number for each channel"),
+        ((0.5,), (0.5, 0.5), r"mean: expected one number per channel, .* shapes \(1,\) and \(2,\)"),
+        (0.5, 0.5, "mean: expected one number per channel"),
         ((0.5,), (0.0,), "std: expected a positive finite number"),
         ((np.nan,), (1.0,), "mean: expected a finite number"),
     ],
@@ -230,7 +230,7 @@ def test_moments_that_are_none_are_refused(mean, std, message):
 
 @pytest.mark.parametrize("x", [np.zeros((2, 4, 4, 3), np.uint8), np.zeros((2, 4, 4, 1), np.float32)])
 def test_pixels_that_are_no_uint8_or_of_other_channels_are_refused(x):
-    with pytest.raises(ValueError, match="data: expected uint8 pixels of 1 channels"):
+    with pytest.raises(ValueError, match="data: expected uint8 pixels with 1 channels"):
         take_images((0.5,), (0.5,))((x, np.zeros(2)), None, np.arange(2))
 
 
