@@ -113,7 +113,9 @@ def mask_of(scores: PyTree, within: PyTree) -> PyTree:
         name = repr(path) if path else "the scores"
         there = before.get(path)
         if there is None:
-            raise ArgumentError(f"within: it has no mask of {name}, which is scored; give one for each leaf")
+            raise ArgumentError(
+                f"within: it has no mask for {name}, which has scores; give one for each scored leaf"
+            )
         if getattr(there, "dtype", None) != jnp.bool_ or there.shape != leaf.shape:
             got = f"{there.dtype} of shape {there.shape}" if hasattr(there, "dtype") else shown(there)
             raise ArgumentError(f"within: expected booleans of shape {leaf.shape} for {name}, got {got}")
@@ -276,7 +278,7 @@ def _counts(scores: PyTree, density: Any, scope: Scope) -> Any:
 
 def _counts_by_path(scores: PyTree, densities: Mapping[str, float], scope: Scope) -> np.ndarray:
     if scope != "global":
-        raise ArgumentError(f"scope: the densities are of each leaf already; leave {shown(scope)} out")
+        raise ArgumentError(f"scope: each leaf already has its own density; leave {shown(scope)} out")
     leaves = named_leaves(scores)
     for path, density in densities.items():
         if path not in leaves:
