@@ -334,9 +334,7 @@ def _check_pictures(x: Array, kernels: Sequence[Array]) -> None:
     check_array("x", x)
     channels = kernels[0].shape[2]
     if x.ndim != 4 or x.shape[-1] != channels:
-        raise ArgumentError(
-            f"x: expected pictures of shape (batch, height, width, {channels}), got {x.shape}"
-        )
+        raise ArgumentError(f"x: expected images of shape (batch, height, width, {channels}), got {x.shape}")
     for kernel in kernels:
         if kernel.dtype != x.dtype:
             raise ArgumentError(f"x: expected the dtype of the kernels, {kernel.dtype}, got {x.dtype}")

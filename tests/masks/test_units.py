@@ -682,8 +682,10 @@ REFUSED = {
     "density: expected a number in (0, 1], 1 - sparsity; got {'w': 0.5}": (
         lambda: masks.keep(KERNEL, {"w": 0.5}, units="2:4")
     ),
-    "fraction: 2:4 is made in one shot": lambda: search.magnitude_pruning(0.5, units="2:4"),
-    "scope: 'erk' works only for single connections": lambda: masks.keep(KERNEL, 0.5, scope="erk", units=(4, 4)),
+    "fraction: 2:4 is pruned in one shot": lambda: search.magnitude_pruning(0.5, units="2:4"),
+    "scope: 'erk' works only for single connections": lambda: masks.keep(
+        KERNEL, 0.5, scope="erk", units=(4, 4)
+    ),
     "units: the model has no heads; it has neurons": (
         lambda: search.snip(0.5, units="heads")(keys(1)[0], learning())
     ),

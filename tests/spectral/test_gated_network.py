@@ -422,7 +422,7 @@ BOTH = {**params_of(DEEP), **random_params(DEEP)}
         (lambda: algebra.connections(*exact_network(2), "x"), "form: expected 'eig"),
         (
             lambda: jaxarch.spectral_network((3, 1), form="gated", train_input_eigenvalues=True),
-            "train_input_eigenvalues: the feed-forward rule of the gated form does not read L_1",
+            "train_input_eigenvalues: it has no effect in the gated form",
         ),
         (
             lambda: jaxarch.spectral_network(DEEP, form="gated").apply(

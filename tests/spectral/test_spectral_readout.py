@@ -299,7 +299,7 @@ def random_direct(net):
 
 
 def test_without_skip_connections_a_perceptron_start_is_called_dead():
-    with pytest.warns(jaxarch.DeadStartWarning, match="nothing gets past hidden eigenvalues of 0"):
+    with pytest.warns(jaxarch.DeadStartWarning, match="no signal passes hidden eigenvalues of 0"):
         jaxarch.spectral_network(DEEP, skips=False)
 
 
@@ -360,7 +360,7 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
         ),
         (
             lambda: jaxarch.spectral_network((3, 2), skips=False, update="recursive"),
-            "skips: without them, update and method",
+            "skips: with skips=False, update and method",
         ),
         (
             lambda: jax.jit(spectral.direct_weights)(random_params(DEEP)),
