@@ -658,7 +658,7 @@ REFUSED = {
         lambda: masks.keep(KERNEL, 0.5, units="neurons")
     ),
     "units: the model has no channels; it has neurons": lambda: chain_of()[2].units("channels"),
-    "units: no such units: 'neurns'; did you mean 'neurons'?": lambda: chain_of()[2].units("neurns"),
+    "units: unknown units 'neurns'; did you mean 'neurons'?": lambda: chain_of()[2].units("neurns"),
     "units: expected 'neurons', 'channels', 'heads' or 'experts', or names of groups": lambda: chain_of()[
         2
     ].units(),
