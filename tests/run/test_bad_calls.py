@@ -233,7 +233,7 @@ FILES = {
     "like: expected a pytree with at least one array": lambda path: jaxarch.load_mask(path, None),
     "network: it masks other, but the problem's model has only ": lambda path: other_head(),
     "where: expected a function": lambda path: jaxarch.select({"w": jnp.ones((2, 2))}, 3),
-    "activation: expected floating-point values, got bool": lambda path: spectral_network(
+    "activation: expected it to return floating-point values, got bool": lambda path: spectral_network(
         (2, 3, 1), activation=lambda x: x > 0
     ),
 }
@@ -289,9 +289,9 @@ def bound(loss, *boxes):
 BOUNDS = {
     "problem: expected one": lambda: bounded(problem=(X, Y)),
     "problem: its rows have shape": lambda: bounded(problem=problem()),
-    "params: the problem has no loss with them; ": lambda: bounded(problem=problem(), rows=jnp.arange(3)),
+    "params: the problem's loss fails with them; ": lambda: bounded(problem=problem(), rows=jnp.arange(3)),
     "rows: rows must lie in [0, 1797), got 2000": lambda: bounded(rows=np.array([2000])),
-    "rows: expected those of one run, shape (n,), got": lambda: bounded(rows=np.array([[1, 2]])),
+    "rows: expected the rows of one run, shape (n,), got": lambda: bounded(rows=np.array([[1, 2]])),
     "rows: expected at least one": lambda: bounded(rows=np.array([], int)),
     "rows: expected integer rows": lambda: bounded(rows=0.5),
     "key: expected one": lambda: bounds.looseness(keys(), problem().of_run(0), {}),

@@ -202,7 +202,7 @@ WRONG = {
     "no pictures": (lambda: network()(jnp.ones((8, 2))), "x: expected images of shape"),
     "perceptron": (
         lambda: spectral.convolutional_weights({"W2_1": jnp.ones((2, 2))}, (1,)),
-        "params: expected those of a spectral network of pictures",
+        "params: expected parameters of a convolutional spectral network",
     ),
     "many networks": (
         lambda: spectral.convolutional_weights(jax.tree.map(lambda leaf: leaf[None], parts()[0]), STRIDES),
@@ -210,7 +210,7 @@ WRONG = {
     ),
     "traced": (
         lambda: jax.jit(lambda params: spectral.convolutional_weights(params, STRIDES))(parts()[0]),
-        "params: .* export outside of jit and vmap",
+        "params: .* call this outside of jit and vmap",
     ),
     "missing kernels": (
         lambda: spectral.direct_convolution(

@@ -413,7 +413,7 @@ def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
         ),
         (
             lambda: jax.jit(spectral.without_unused)({"W2_1": jnp.ones((2, 3))}),
-            "weights: they decide the shapes",
+            "weights: they are traced, but decide shapes",
         ),
     ],
 )
