@@ -79,7 +79,7 @@ def recruited(networks: Mapping[str, Network], title: str = "", floor: float = 1
 
 
 def _network(name: str, value: Any) -> Network:
-    check_instance(name, value, Network, "a jaxarch.run._network.Network")
+    check_instance(name, value, Network, "a jaxarch.Network")
     check_concrete(name, value.params)
     return value
 
