@@ -82,13 +82,15 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
     """
     selection = select_floating(params, where)
     if missing := named_leaves(selection).keys() - named_leaves(gradients).keys():
-        raise ArgumentError(f"gradients: there is none of {min(missing)!r}; take them of the same parameters")
+        raise ArgumentError(
+            f"gradients: {min(missing)!r} has none; differentiate with respect to the same parameters"
+        )
     of_gradients = named_leaves(gradients)
     for path, theta in named_leaves(selection).items():
         check_array(f"gradients: {path}", of_gradients[path])
         if jnp.shape(of_gradients[path]) != jnp.shape(theta):
             shape = jnp.shape(of_gradients[path])
-            raise ArgumentError(f"gradients: expected shape {jnp.shape(theta)} of {path!r}, got {shape}")
+            raise ArgumentError(f"gradients: expected shape {jnp.shape(theta)} for {path!r}, got {shape}")
     gradients = restructured(gradients, selection)
     check_structure("gradients", selection, gradients, "the parameters")
     return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)

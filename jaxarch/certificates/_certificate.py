@@ -42,7 +42,9 @@ class Flips:
         if self.tried == 0:
             return said.rstrip(", ")
         if not self.better:
-            return said + ("none is better: locally optimal" if self.locally_optimal else "none is better")
+            return said + (
+                "none lowers the loss: locally optimal" if self.locally_optimal else "none lowers the loss"
+            )
         assert self.connection is not None
         leaf, place = self.connection
         best = f"{leaf}[{', '.join(map(str, place))}]"
@@ -123,22 +125,22 @@ class Certificate:
 
     def __str__(self) -> str:
         if self.convex:
-            which = "mask" if self.growing else "part of it"
+            which = "mask" if self.growing else "subset of this mask"
             gap = f"{self.gap:.4g}: no {which} has a loss below {rounded(self.best_loss or 0, ROUND_FLOOR)}"
         else:
-            gap = f"{self.gap:.4g} (0 where no direction into the cube descends)"
+            gap = f"{self.gap:.4g} (0 if the mask is stationary)"
         lines = {
             "connections": f"{self.kept:,} of {self.connections:,}",
             "loss": f"{self.loss:.4g} on {self.examples:,} training examples",
             "gap": gap,
             "single flips": str(self.flips),
             "description": f"{self.length:,.0f} nats",
-            "new errors": self.why_not if self.training is None else f"{self.training}",
+            "error on new data": self.why_not if self.training is None else f"{self.training}",
         }
         if self.held_out is not None or self.why_not_held_out:
-            lines["by held-out rows"] = f"{self.held_out or self.why_not_held_out}"
+            lines["from held-out rows"] = f"{self.held_out or self.why_not_held_out}"
         if self.training is not None or self.held_out is not None:
-            lines["each but with"] = f"probability {self.delta:g}"
+            lines["confidence"] = f"each bound is wrong with probability at most {self.delta:g}"
         width = max(map(len, lines))
         told = [f"{name:<{width}}  {value}" for name, value in lines.items()]
         return "\n".join([*told, *(f"{'assumed':<{width}}  {line}" for line in self.assumptions)])

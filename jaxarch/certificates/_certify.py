@@ -123,17 +123,17 @@ def certify(
       >>> print(network.mask["w"][:, 0].astype(int), certificate.flips.locally_optimal)
       [1 1 1 0 0 0 0 0] True
       >>> print(certificate)
-      connections    3 of 8
-      loss           0.3 on 200 training examples
-      gap            0.02689: no mask has a loss below 0.273
-      single flips   8 of 8 tried, none is better: locally optimal
-      description    6 nats
-      new errors     at most 0.04505 (0 errors in 200 examples: 0.0000)
-      each but with  probability 0.05
-      assumed        that the training examples were drawn independently, like new ones, and scaled no input
-      assumed        that the model and what all its starts have in common did not come from the training rows
-      assumed        that no other network could have been chosen by them
-      assumed        that the loss is convex in the mask, and differentiable at it
+      connections        3 of 8
+      loss               0.3 on 200 training examples
+      gap                0.02689: no mask has a loss below 0.273
+      single flips       8 of 8 tried, none lowers the loss: locally optimal
+      description        6 nats
+      error on new data  at most 0.04505 (0 errors in 200 examples: 0.0000)
+      confidence         each bound is wrong with probability at most 0.05
+      assumed            that training examples were drawn independently, like new ones, and scaled no inputs
+      assumed            that the model and the values all starts share did not come from the training rows
+      assumed            that no other network could have been chosen by these rows
+      assumed            that the loss is convex in the mask, and differentiable at it
     """
     _check(network, problem, weights)
     _check_settings(convex, delta, choices, flips, repeats, batch_size, wrong)
@@ -211,15 +211,13 @@ def _begun_with(weights: PyTree, network: Network) -> Network:
 def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     """Raise unless the arguments are a masked network of one run and the problem of that run."""
     if not isinstance(network, Network):
-        raise ArgumentError(f"network: expected what a search found, got {shown(network)}")
+        raise ArgumentError(f"network: expected a jaxarch.Network from a search, got {shown(network)}")
     check_is_problem(problem)
     if is_traced((network, problem, weights)):
-        raise ArgumentError(
-            "network: a certificate is of concrete numbers; call certify outside of jit and vmap"
-        )
+        raise ArgumentError("network: its values are traced; call certify outside of jit and vmap")
     for name in ("params", "mask"):
         if getattr(network, name) is None:
-            raise ArgumentError(f"network: it has no {name}; a certificate is of a mask and its weights")
+            raise ArgumentError(f"network: it has no {name}; certify needs a mask and its weights")
     _check_rows(problem)
     check_booleans(network.mask)
     _check_leaves(network, problem)
@@ -233,7 +231,7 @@ def _check_rows(problem: Problem) -> None:
     for name in ("train", "validation"):
         if getattr(getattr(problem, name), "ndim", 1) > 1:
             raise ArgumentError(
-                f"problem: its runs have `{name}` rows of their own; take one, problem.of_run(0)"
+                f"problem: each run has its own `{name}` rows; pass the problem of one run, problem.of_run(0)"
             )
     check_leaves("problem: data", problem.data, keys=True)
     examples = len(jax.tree.leaves(problem.data)[0])
@@ -241,7 +239,9 @@ def _check_rows(problem: Problem) -> None:
     if problem.validation is not None and np.size(problem.validation):
         check_rows("validation", problem.validation, examples)
     if problem.train_size is not None:
-        raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
+        raise ArgumentError(
+            "problem: with a train_size some rows are padding; set train=rows[:size] and leave train_size out"
+        )
 
 
 def _check_leaves(network: Network, problem: Problem) -> None:
@@ -252,14 +252,17 @@ def _check_leaves(network: Network, problem: Problem) -> None:
         expected = made.get(path)
         if expected is None or jnp.shape(leaf) != expected.shape:
             raise ArgumentError(
-                f"network: '{path}' has the shape {jnp.shape(leaf)}, the problem's "
-                f"{getattr(expected, 'shape', 'none')}; of many runs take one, network.of_run(0)"
+                f"network: '{path}' has shape {jnp.shape(leaf)}, but the problem's model has "
+                f"{getattr(expected, 'shape', 'no such parameter')}; if the network holds many runs, pass "
+                "one, network.of_run(0)"
             )
     if len(found) < len(jax.tree.leaves(network.params)):
-        raise ArgumentError("network: two of its parameters have one path")
+        raise ArgumentError("network: two of its parameters have the same path; rename one")
     check_fits(network.mask, network.params)
     if jax.tree.leaves(state) and network.state is None:
-        raise ArgumentError("network: the problem's model has a state, and it has none")
+        raise ArgumentError(
+            "network: it has no state, but the problem's model has one; pass the network with its state"
+        )
 
 
 def _leaves_like(
@@ -278,7 +281,7 @@ def _leaves_like(
             raise ArgumentError(f"{name}: expected the structure of {of}, got {shown(tree)}")
         check_array(f"{name}: {path}", leaf, real=real)
         if jnp.shape(leaf) != jnp.shape(expected[path]):
-            raise ArgumentError(f"{name}: '{path}' has the shape {jnp.shape(leaf)}, not {whose}")
+            raise ArgumentError(f"{name}: '{path}' has shape {jnp.shape(leaf)}, not {whose}")
         yield path, leaf
 
 
@@ -314,7 +317,7 @@ def _on_held_out(
     """Count and bound errors on validation rows, or say why no bound follows."""
     why_not = held.why_none(network)
     if np.intersect1d(seen.rows, held.rows).size:
-        why_not = "none: some validation rows are training rows"
+        why_not = "none: some validation rows are also training rows; hold out other rows"
     why_not = why_not or why_seen(held.digests, seen.digests) or why_repeated(held.digests, "validation")
     return (None, why_not) if why_not else held.errors(network, partial(binomial_upper, delta=delta))
 
@@ -332,28 +335,28 @@ def _assumptions(
     """List the assumptions of a certificate."""
     assumptions = []
     if training is not None:
-        known = "the model and what all its starts have in common" if weights is None else "the weights"
+        known = "the model and the values all starts share" if weights is None else "the weights"
         number = (
             "that no other network"
             if choices == 1
-            else f"that none but {choices:,} networks, a number fixed before,"
+            else f"that at most {choices:,} networks, a number fixed beforehand,"
         )
         assumptions += [
-            "that the training examples were drawn independently, like new ones, and scaled no input",
+            "that training examples were drawn independently, like new ones, and scaled no inputs",
             f"that {known} did not come from the training rows",
-            f"{number} could have been chosen by them",
+            f"{number} could have been chosen by these rows",
         ]
         if prior is not None:
-            assumptions.append("that the prior did not come from them either")
+            assumptions.append("that the prior did not come from the training rows either")
     if held_out is not None:
         assumptions.append(
-            "that the validation rows were drawn likewise, and chose nothing: no setting, no random "
-            "search, no early stop"
+            "that the validation rows were drawn the same way, and chose nothing: no setting, no random "
+            "search, no early stopping"
         )
         if problem.stream is not None:
             assumptions.append("that no validation example was in the stream")
     if repeats and (training or held_out):
-        assumptions.append("that equal inputs were drawn independently, and none is a copy")
+        assumptions.append("that rows with equal inputs were drawn independently, and none is a copy")
     if convex:
         assumptions.append("that the loss is convex in the mask, and differentiable at it")
     return tuple(assumptions)
@@ -384,9 +387,13 @@ def _optimality(
     except (TypeError, ValueError) as error:
         if isinstance(error, ArgumentError):
             raise
-        raise ArgumentError(f"problem: its loss fails on its training rows: {first_line(error)}") from error
+        raise ArgumentError(
+            f"problem: its loss fails on its training rows with this network: {first_line(error)}"
+        ) from error
     if not jnp.isfinite(loss):
-        raise ArgumentError(f"network: its loss on the training rows is {float(loss)}")
+        raise ArgumentError(
+            f"network: its loss on the training rows is {float(loss)}; certify needs a finite loss"
+        )
     tried = min(flips, int(on.allowed.sum()))
     tries = _tries(*of, tried) if tried else None
     if convex:
@@ -430,9 +437,14 @@ def _gap_by(
     gap, size = loss - there + slack, jnp.abs(loss) + jnp.abs(there) + slack
     rounding = ROUNDINGS * jnp.finfo(vector.dtype).eps * size
     if not jnp.isfinite(gap):
-        raise ArgumentError(f"relaxed: the loss there is {float(there)}")
+        raise ArgumentError(
+            f"relaxed: the loss at these numbers is {float(there)}; give others, where it is finite"
+        )
     if gap < -rounding:
-        raise ArgumentError("convex: the loss is not convex in the mask: that of the mask is below a tangent")
+        raise ArgumentError(
+            "convex: the loss is not convex in the mask: at the mask it lies below its tangent at "
+            "`relaxed`; leave convex=True and relaxed out"
+        )
     return jnp.maximum(gap, 0) + rounding
 
 
@@ -444,13 +456,17 @@ def _relaxed(relaxed: PyTree, mask: PyTree, convex: bool, on: MaskedObjective) -
         [0, 1], or above 0 at connections that cannot be restored.
     """
     if not convex:
-        raise ArgumentError("relaxed: it bounds the loss of masks only where that is convex, convex=True")
+        raise ArgumentError(
+            "relaxed: it gives a bound only if the loss is convex in the mask; add convex=True if it is"
+        )
     for path, leaf in _leaves_like("relaxed", relaxed, mask, "the mask", "the mask's", real=True):
         if not ((jnp.asarray(leaf) >= 0) & (jnp.asarray(leaf) <= 1)).all():
-            raise ArgumentError(f"relaxed: expected numbers in [0, 1] at '{path}'")
+            raise ArgumentError(f"relaxed: expected numbers in [0, 1] at '{path}', got {shown(leaf)}")
     vector = ravel_pytree(relaxed)[0].astype(on.flat.dtype)
     if ((vector > 0) & ~on.allowed.astype(bool)).any():
-        raise ArgumentError("relaxed: it has connections whose weights are not known; give `weights`")
+        raise ArgumentError(
+            "relaxed: it has connections outside of the mask, whose weights are not known; give `weights`"
+        )
     return vector
 
 

@@ -21,7 +21,7 @@ def check_convex(on: MaskedObjective, loss: float, gradient: Array, gap: float, 
     """Raise if F is found below its tangent plane at the mask, or above a chord of the cube."""
     eps = float(jnp.finfo(on.flat.dtype).eps)
     if eps > COARSEST:
-        raise ArgumentError(f"convex: in {on.flat.dtype} it cannot be looked at; compute in float32")
+        raise ArgumentError(f"convex: {on.flat.dtype} is too coarse to check this; compute in float32")
     check_flips(loss, gap, tries, eps)
 
     def excess(key: Array) -> tuple[Array, Array]:
@@ -38,8 +38,8 @@ def check_convex(on: MaskedObjective, loss: float, gradient: Array, gap: float, 
     above, size = jax.jit(lambda keys: jax.lax.map(excess, keys))(keys)
     if not (above <= ROUNDINGS * eps * size).all():
         raise ArgumentError(
-            f"convex: the loss is not convex in the mask, or not differentiable at it: between this mask and "
-            f"another one it is off by {float(above.max()):.3g}"
+            "convex: the loss is not convex in the mask, or not differentiable at it: between this mask "
+            f"and another one, convexity fails by {float(above.max()):.3g}; leave convex=True out"
         )
 
 
@@ -47,6 +47,7 @@ def check_flips(loss: float, gap: float, tries: Tries | None, eps: float) -> Non
     """Raise if a flip has a lower loss than the gap allows for any mask."""
     if tries is not None and float(tries.values.min()) < loss - gap - ROUNDINGS * eps * (abs(loss) + gap):
         raise ArgumentError(
-            f"convex: the loss is not convex in the mask, or not differentiable at it: a flip comes to "
-            f"{float(tries.values.min()):.4g}, where no mask could be below {loss - gap:.4g}"
+            "convex: the loss is not convex in the mask, or not differentiable at it: a flip has a loss of "
+            f"{float(tries.values.min()):.4g}, below the bound for all masks, {loss - gap:.4g}; leave "
+            "convex=True out"
         )

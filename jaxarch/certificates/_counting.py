@@ -34,32 +34,38 @@ def why_no_errors(problem: Problem, network: Network, wrong: Wrong | None, rows:
     if not len(rows):
         return "none: there are no rows"
     if len(np.unique(rows)) < len(rows):
-        return "none: some rows are there twice, so that they are not independent"
+        return "none: some rows are listed twice, so they are not independent; list each once"
     if problem.predict is None:
-        return "none: the problem has no `predict`"
+        return "none: the problem has no `predict`; give it one"
     shapes = jax.eval_shape(_outputs, problem, network.params, network.state, jnp.asarray(rows))
     if shapes is None:
-        return "none: the problem's batches are no pairs (x, y)"
+        return "none: the problem's batches are not pairs (x, y)"
     outputs, labels = shapes
     if wrong is None:
         arrays = all(isinstance(of, jax.ShapeDtypeStruct) for of in (outputs, labels))
         if not arrays or labels.ndim != 1 or not jnp.issubdtype(labels.dtype, jnp.integer):
-            return "none: the labels are no classes; say which outputs are wrong, wrong=(outputs, y) -> (n,)"
+            return (
+                "none: the labels are not classes; pass a function that marks errors, wrong=(outputs, y) -> "
+                "(n,)"
+            )
         if outputs.ndim != 2 or outputs.shape[1] < 2:
-            return "none: there is no output for each class; say which are wrong, wrong=(outputs, y) -> (n,)"
+            return (
+                "none: outputs are not one per class; pass a function that marks errors, wrong=(outputs, y) "
+                "-> (n,)"
+            )
     else:
         found = jax.eval_shape(wrong, outputs, labels)
         if getattr(found, "shape", None) != rows.shape or found.dtype != bool:
             raise ArgumentError(
-                f"wrong: expected {len(rows)} booleans of {len(rows)} examples, as of outputs * y <= 0, got "
-                f"{shown(found)}"
+                f"wrong: expected one boolean for each of {len(rows)} examples, such as outputs * y <= 0, "
+                f"got {shown(found)}"
             )
     arguments = (_counted(wrong), problem, network.params, network.state)
     try:
         jax.eval_shape(_errors_of, *arguments, jnp.asarray(rows))
     except Exception as error:
         # Any exception means that the model has no outputs for a single example.
-        return f"none: the model does not take an example by itself: {first_line(error)}"
+        return f"none: the model fails on a single example: {first_line(error)}"
     return ""
 
 
@@ -162,7 +168,12 @@ def count_errors(
         apart, largest = (max(float(each) for each in of) for of in zip(*leaf, strict=True))
         rounding = max(ROUNDING, 16 * float(jnp.finfo(leaf[0][0].dtype).eps))
         if apart > rounding * largest:
-            why_not = f"none: outputs in a batch are up to {apart:.3g} off those of single examples, {ADVICE}"
+            why_not = (
+                f"none: outputs of a batch differ by up to {apart:.3g} from outputs of single examples, "
+                f"{ADVICE}"
+            )
     if unlike > ROUNDING * len(rows):
-        why_not = f"none: {unlike:,} of {len(rows):,} examples are wrong only in a batch or alone, {ADVICE}"
+        why_not = (
+            f"none: {unlike:,} of {len(rows):,} examples are wrong only in a batch or only alone, {ADVICE}"
+        )
     return max(sum(int(part.together) for part in found), sum(int(part.alone) for part in found)), why_not

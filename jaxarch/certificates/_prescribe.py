@@ -42,7 +42,7 @@ READ_OFF = 16.0
 """The `|hard w|` at which a mask differs from its vertex by one unit in the last place of float32."""
 SEGMENTS = 16
 """Number of segments between random masks on which a claim of convexity is checked."""
-EVALUATED = "that training computes the loss as evaluation does: no dropout, no statistics of batches"
+EVALUATED = "that training computes the loss as evaluation does: no dropout, no batch statistics"
 
 
 def prescribe(
@@ -132,15 +132,17 @@ def prescribe(
     on = _Objective(settings, begin(search, key, problem, None).state, problem, batch_size)
     first, steps = float(on.value(on.mask())), search.on(problem).descent.steps
     if not math.isfinite(first):
-        raise ArgumentError(f"problem: its loss at the start is {first}")
+        raise ArgumentError(f"problem: its loss at the start is {first}; prescribe needs a finite loss")
     if not convex and first < lowest:
-        raise ArgumentError(f"lowest: the loss is {first:.4g} at the start; say what it is never below")
+        raise ArgumentError(
+            f"lowest: expected a lower bound of the loss, which starts at {first:.4g}, got {lowest:g}"
+        )
     if convex:
         _check_convex(on, key)
         found = _if_convex(on, gradient_bound, steps)
     else:
         found = _if_smooth(on, key, smoothness, lowest, clip, steps, masks, iterations)
-    ratio = "at most hard/16: |hard w| >= 16 takes at most 9% longer than as soft -> 0"
+    ratio = "at most hard/16: |hard w| reaches 16 in at most 9% more time than for soft -> 0"
     of_soft = Line("soft", f"{on.soft:.4g}", f"{ratio} (two-temperature.time-to-read-off)")
     if clip and found.clip is not None:
         settings = dataclasses.replace(settings, clip=found.clip)
@@ -209,26 +211,34 @@ def _if_smooth(
 ) -> _Found:
     found = look(on, on.mask(), key, masks, iterations)
     if not found.jumps <= JUMPS:
-        why = f"{found.jumps:.0%} of a change of the gradient is jumps, as of ReLU: it has no L"
+        why = (
+            f"{found.jumps:.0%} of the change of the gradient comes in jumps, as with ReLU, so there is no L"
+        )
         if smoothness is not None:
-            raise ArgumentError(f"smoothness: {why}")
-        return _Found((Line("rate", "none", why), Line("clip", "none", "likewise")))
+            raise ArgumentError(f"smoothness: {why}; leave it out")
+        return _Found((Line("rate", "none", why), Line("clip", "none", "without L there is no bound")))
     L = found.smoothness if smoothness is None else float(smoothness)
     if found.smoothness > 1.001 * L:
-        raise ArgumentError(f"smoothness: a curvature of {found.smoothness:.4g} was found, more than {L:.4g}")
+        raise ArgumentError(
+            f"smoothness: expected at least the curvature that was found, {found.smoothness:.4g}, got {L:.4g}"
+        )
     if L == 0:
-        return _Found((Line("rate", "none", "no curvature was found: F seems to be linear"),))
+        return _Found((Line("rate", "none", "no curvature was found: F seems to be linear in the mask"),))
     rate = float(mirror.largest_descent_rate(on.hard, on.soft, smoothness=L))
     clip, bound, why = _clip(on, rate, L, found.largest_sum, lowest, steps)
-    why += "" if clipped or clip is None else "; set with clip=True"
+    why += "" if clipped or clip is None else "; pass clip=True to set it"
     of_rate = "16/(L hard soft), on all rows: no step raises F (two-temperature.descent)"
-    looked = f"estimated: the largest at {masks} masks, by the power method"
+    looked = f"estimated by the power method: the largest value at {masks} masks"
     lines = (
         Line("rate", f"{on.optimizer_rate(rate):.4g}", of_rate),
         Line("clip", "none" if clip is None else f"{clip:.4g}", f"{why} (two-temperature.clipped-descent)"),
-        Line("momentum", "none", "without convexity nothing is proved of it here"),
+        Line("momentum", "none", "without convexity no theorem here covers momentum"),
         Line("L", f"{L:.4g}", "given" if smoothness is not None else looked),
-        Line("G_1", f"{found.largest_sum:.4g}", f"estimated: the largest sum of slopes at {masks} masks"),
+        Line(
+            "G_1",
+            f"{found.largest_sum:.4g}",
+            f"estimated: the largest sum of absolute slopes at {masks} masks",
+        ),
     )
     is_set = clipped and clip is not None
     estimated = ("L",) * (smoothness is None) + ("G_1",) * is_set
@@ -248,7 +258,7 @@ def _clip(
 ) -> tuple[float | None, float | None, str]:
     """Return the clip, its bound and the reason; the first two are `None` if there is no clip."""
     if on.settings.density is not None:
-        return None, None, "it does not go with a density"
+        return None, None, "the theorem does not cover searches with a density"
     given = {"connections": on.scores.size, "largest_sum": largest_sum}
 
     def drop(mask: Array) -> Array:
@@ -273,15 +283,15 @@ def _clip(
 
     eps, least, gap = at(steps)
     if least < gap:
-        why = f"some mask of {steps:,} steps has a gap of at most {least:.3g}; it begins at {gap:.3g}"
+        why = f"the smallest gap in {steps:,} steps is at most {least:.3g}; the initial gap is {gap:.3g}"
         return float(eps), least, why
-    when = "no number of them does"
+    when = "no number of steps does"
     for later in 2.0 ** np.arange(math.floor(math.log2(steps)) + 1, 100):
         _, least, start_gap = at(later)
         if least < start_gap:
-            when = f"some {later:,.0f} would"
+            when = f"about {later:,.0f} would"
             break
-    why = f"{steps:,} steps do not bound the gap below {on.gap(free):.3g}, where it begins"
+    why = f"{steps:,} steps do not bound the gap below its initial value, {on.gap(free):.3g}"
     return None, None, f"{why}; {when}"
 
 
@@ -289,23 +299,31 @@ def _if_convex(on: _Objective, gradient_bound: float | None, steps: int) -> _Fou
     whence = "given" if gradient_bound is not None else "certified by intervals"
     G = _certified(on) if gradient_bound is None else float(gradient_bound)
     if not math.isfinite(G):
-        return _Found((Line("rate", "none", "intervals do not bound the gradient: give gradient_bound"),))
+        return _Found(
+            (
+                Line(
+                    "rate",
+                    "none",
+                    "interval arithmetic finds no finite bound on the gradient: give gradient_bound",
+                ),
+            )
+        )
     distance = float(jnp.sum(mirror.vertex_distance(-jnp.abs(on.scores), on.hard, on.soft)))
     at = (on.hard, on.soft)
     rate = float(mirror.prescribed_rate(distance, *at, gradient_bound=G, steps=steps))
     bound = float(mirror.last_iterate_bound(distance, rate, *at, gradient_bound=G, steps=steps))
-    of_rate = f"least bound on the average of {steps:,} masks (two-temperature.average-iterate)"
+    of_rate = f"smallest bound for the average of {steps:,} masks (two-temperature.average-iterate)"
     first = float(on.value(on.mask()))
-    of_bound = f"on F of the last mask, expected, less the best one's; F begins at {first:.3g}"
+    of_bound = f"on the expected F of the last mask minus the best mask's F; F starts at {first:.3g}"
     lines = (
         Line("rate", f"{on.optimizer_rate(rate):.4g}", of_rate),
-        Line("clip", "none", "the bound needs none"),
+        Line("clip", "none", "the bound holds without clipping"),
         Line("bound", f"{bound:.4g}", f"{of_bound} (two-temperature.last-iterate)"),
         Line("G", f"{G:.4g}", f"{whence}: no example's gradient is larger, at any mask"),
         Line(
             "D",
             f"{distance:.4g}",
-            "known: how far the start is from the farthest mask (two-temperature.vertex-distance)",
+            "exact: the distance from the start to the farthest mask (two-temperature.vertex-distance)",
         ),
     )
     assumptions = ("that the loss of each example is convex in the mask, and differentiable", EVALUATED)
@@ -315,7 +333,9 @@ def _if_convex(on: _Objective, gradient_bound: float | None, steps: int) -> _Fou
 
 def _certified(on: _Objective) -> float:
     if not isinstance(on.settings.units, Connections):
-        raise ArgumentError("gradient_bound: it is certified for single connections alone; give it")
+        raise ArgumentError(
+            "gradient_bound: it is computed only for masks of single connections; give a number"
+        )
     bounds = gradient_bounds(
         on.problem,
         on.state.fixed.weights,
@@ -330,21 +350,22 @@ def _settings_of(search: Training) -> Settings:
     """Return the settings of the search; raise unless the theorems cover it."""
     settings = getattr(search, "settings", None)
     if not isinstance(search, Training) or not isinstance(settings, Settings):
-        raise ArgumentError(
-            f"search: expected one of jaxarch.search.two_temperature(...), got {shown(search)}"
-        )
+        raise ArgumentError(f"search: expected jaxarch.search.two_temperature(...), got {shown(search)}")
     if isinstance(settings.units, NOfM):
         raise ArgumentError(
-            "search: of N:M no theorem speaks, since its scores are compared with one another"
+            "search: the theorems do not cover N:M units, whose scores are compared with each other; use "
+            "other units"
         )
     if callable(settings.hard):
-        raise ArgumentError("search: its hard is a function of the step; the theorems are of one temperature")
-    for name, other in (("penalty", "F is the loss alone"), ("clip", "say clip=True for the one prescribed")):
+        raise ArgumentError(
+            "search: its hard is a function of the step; the theorems need a constant, such as hard=50.0"
+        )
+    for name, other in (("penalty", "leave it out"), ("clip", "leave it out, and pass clip=True here")):
         if getattr(settings, name) is not None:
-            raise ArgumentError(f"search: it has a {name} of its own; {other}")
+            raise ArgumentError(f"search: the theorems do not cover its own {name}; {other}")
     for name in ("hard", "soft"):
         if is_traced(getattr(settings, name)):
-            raise ArgumentError(f"search: its {name} is traced; its settings must be known")
+            raise ArgumentError(f"search: its {name} is traced; expected a concrete number")
     return settings
 
 
@@ -352,11 +373,15 @@ def _check_rows(problem: Problem) -> None:
     """Raise unless the problem is of one run, and every step may take any of its training rows."""
     check_is_problem(problem)
     if getattr(problem.train, "ndim", 1) > 1:
-        raise ArgumentError("problem: its runs have rows of their own; take one, problem.of_run(0)")
+        raise ArgumentError(
+            "problem: each run has its own rows; pass the problem of one run, problem.of_run(0)"
+        )
     if problem.stream is not None:
-        raise ArgumentError("problem: its batches are streamed, and the theorems are of all training rows")
+        raise ArgumentError("problem: its batches are streamed; the theorems need training rows in memory")
     if problem.train_size is not None:
-        raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
+        raise ArgumentError(
+            "problem: with a train_size some rows are padding; set train=rows[:size] and leave train_size out"
+        )
 
 
 def _check_convex(on: _Objective, key: Array) -> None:
@@ -372,6 +397,6 @@ def _check_convex(on: _Objective, key: Array) -> None:
     above, size = jax.jit(lambda numbers: jax.lax.map(excess, numbers))(jnp.arange(SEGMENTS))
     if not (above <= ROUNDINGS * jnp.finfo(above.dtype).eps * size).all():
         raise ArgumentError(
-            f"convex: the loss is not convex in the mask: between two masks it is {float(above.max()):.3g} "
-            "above the mean of theirs"
+            "convex: the loss is not convex in the mask: halfway between two masks it is "
+            f"{float(above.max()):.3g} above the mean of their losses; leave convex=True out"
         )

@@ -56,7 +56,11 @@ class Prescription:
         if self.estimated:
             guessed = " and ".join(self.estimated)
             lines.append(
-                Line("heuristic", "", f"{guessed} may be larger elsewhere; what follows is no theorem")
+                Line(
+                    "heuristic",
+                    "",
+                    f"{guessed} may be larger at other masks, so no theorem guarantees these settings",
+                )
             )
         lines += [Line("assumed", "", assumption) for assumption in self.assumptions]
         names, values = (max(len(line[column]) for line in lines) for column in (0, 1))

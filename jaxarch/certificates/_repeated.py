@@ -93,7 +93,7 @@ def why_repeated(digests: list[bytes], where: str) -> str:
         return ""
     return (
         f"none: {again:,} of {len(digests):,} {where} rows repeat an input, and copies are not independent; "
-        "leave them out, or say repeats=True if equal inputs were drawn independently"
+        "leave them out, or pass repeats=True if equal inputs were drawn independently"
     )
 
 
@@ -105,5 +105,5 @@ def why_seen(digests: list[bytes], training: list[bytes]) -> str:
         return ""
     return (
         f"none: {shared:,} of {len(digests):,} validation rows have the input of a training row; hold all "
-        "copies out, or say repeats=True if equal inputs were drawn independently"
+        "copies out, or pass repeats=True if equal inputs were drawn independently"
     )

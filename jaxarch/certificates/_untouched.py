@@ -51,17 +51,21 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
     if weights is None:
         if not is_weight_free(network):
             start = network.get(Start)
-            kept = "it keeps none itself: no `Start`" if start is None else "its `Start`, if untrained"
+            kept = (
+                "the network has no `Start` to take them from"
+                if start is None
+                else "its `Start`, if untrained"
+            )
             return (
-                "none: its weights are not all 1, so that they may come from the training rows; if they were "
-                f"there before, give all parameters as they were, weights= ({kept})"
+                "none: its weights are not all 1, so they may come from the training rows; if they do not, "
+                f"pass all parameters as they were before, weights=... ({kept})"
             )
         starts = named_leaves(first), named_leaves(second)
         for path in (path for path in found if path not in masked):
             if not all(_equal(found[path], start[path]) for start in starts):
                 return (
-                    f"none: '{path}' has no mask and is not what all starts have: it cannot be told from one "
-                    "that has seen the training rows"
+                    f"none: '{path}' has no mask and differs from the value that all starts share, so it "
+                    "may come from the training rows"
                 )
     else:
         why_not = _why_not_before(network, weights)
@@ -69,13 +73,13 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
             return why_not
     for path, leaf in found.items():
         if not _equal(leaf, expected[path]):
-            return f"none: '{path}' is not the masked weights that were given: it was trained, or scaled"
+            return f"none: '{path}' differs from the given weights under the mask: it was trained, or scaled"
     states = named_leaves(first_state), named_leaves(second_state)
     for path, leaf in named_leaves(network.state).items():
         if not all(_equal(leaf, state.get(path)) for state in states):
             return (
-                f"none: the model's state '{path}' is not that of all starts: it cannot be told from one "
-                "that has seen the training rows"
+                f"none: the model's state '{path}' differs from the value that all starts share, so it may "
+                "come from the training rows"
             )
     return ""
 
@@ -87,16 +91,19 @@ def _why_not_before(network: Network, weights: PyTree) -> str:
         begun = named_leaves(start.params)
         for path, leaf in given.items():
             if not _equal(leaf, begun.get(path)):
-                return f"none: weights: '{path}' is not that of network[Start], which its search began with"
+                return f"none: weights: '{path}' differs from network[Start], where the search began"
         if start.step is not None:
             steps = f"{int(start.step):,}"
-            return f"none: weights: network[Start] has been trained for {steps} steps, to rewind to"
+            return (
+                f"none: weights: network[Start] was trained for {steps} steps before it was stored for "
+                "rewinding"
+            )
     masks = {path: ~np.asarray(leaf) for path, leaf in named_leaves(network.mask).items() if leaf is not None}
     dropped = np.concatenate([np.asarray(given[path])[gone] for path, gone in masks.items()])
     if dropped.size and not dropped.any():
         return (
-            "none: weights: they are 0 wherever the mask is, so that they were taken after it was chosen; "
-            "give all parameters as they were before"
+            "none: weights: they are 0 wherever the mask is 0, so they were taken after it was chosen; give "
+            "all parameters as they were before"
         )
     return ""
 

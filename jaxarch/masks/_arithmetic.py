@@ -101,8 +101,8 @@ def check_fits(mask: PyTree, params: PyTree) -> None:
         if jnp.shape(leaf) != jnp.shape(leaves[path]):
             raise ArgumentError(
                 f"mask: leaf {path!r} has shape {jnp.shape(leaf)}, the model's parameter "
-                f"{jnp.shape(leaves[path])}; where a task has another number of classes, finish with "
-                "new_head() first"
+                f"{jnp.shape(leaves[path])}; if the task has another number of classes, apply new_head() "
+                "first"
             )
         check_array(f"mask: leaf {path!r}", leaf)
         if not isinstance(leaves[path], numbers.Number):
@@ -226,11 +226,13 @@ def describe(mask: PyTree, params: PyTree = None) -> str:
     """
     _arrays(mask)
     if is_traced((mask, params)):
-        raise ArgumentError("mask: mask or parameters are traced; call describe outside of jit")
+        raise ArgumentError("mask: the mask or the parameters are traced; call describe outside of jit")
     shares = {path: connections(leaf) for path, leaf in named_leaves(mask).items()}
     for path, share in shares.items():
         if not np.isfinite(share):
-            raise ArgumentError(f"mask: expected finite numbers, got {shown(share)} in sum as leaf {path!r}")
+            raise ArgumentError(
+                f"mask: expected finite numbers, got leaf {path!r} with the sum {shown(share)}"
+            )
     kept = {path: int(share) for path, share in shares.items()}
     sizes = {path: leaf.size for path, leaf in named_leaves(mask).items()}
     if params is None:
@@ -268,11 +270,15 @@ def overlap(mask: PyTree, other: PyTree) -> Array:
     _arrays((mask, other))
     leaves, others = named_leaves(mask), named_leaves(other)
     if apart := leaves.keys() ^ others.keys():
-        raise ArgumentError(f"other: leaf {sorted(apart)[0]!r} is masked in one of the two masks alone")
+        raise ArgumentError(
+            f"other: expected the leaves of the first mask; leaf {sorted(apart)[0]!r} is only in one of the "
+            "two"
+        )
     for path, leaf in leaves.items():
         if leaf.shape != others[path].shape:
             raise ArgumentError(
-                f"other: leaf {path!r} has shape {others[path].shape}, in the first mask {leaf.shape}"
+                f"other: leaf {path!r} has shape {others[path].shape}, but shape {leaf.shape} in the first "
+                "mask"
             )
     pairs = [(leaf, others[path]) for path, leaf in leaves.items()]
     both = _total([jnp.logical_and(a, b) for a, b in pairs])

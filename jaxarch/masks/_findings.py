@@ -146,8 +146,8 @@ def lines(seen: Seen, weights: PyTree = None) -> list[str]:
     found = []
     if seen.nan.any():
         found.append(
-            f"{_share(seen.nan, there)} scores are NaN, in {_leaves(seen, seen.nan)}, and come last"
-            f"{_runs(seen.nan)}; look for NaN in weights and gradients"
+            f"{_share(seen.nan, there)} scores are NaN, in {_leaves(seen, seen.nan)}{_runs(seen.nan)}, and "
+            "rank last; look for NaN in weights and gradients"
         )
     if seen.inf.any():
         found.append(
@@ -158,22 +158,24 @@ def lines(seen: Seen, weights: PyTree = None) -> list[str]:
     nothing = (seen.zero + seen.nan).sum(1) == there.sum(1)
     if nothing.any():
         zeros = [path for path, leaf in named_leaves(weights).items() if leaf.ndim > 2 and not np.any(leaf)]
-        cause = f"{_listed(zeros)} starts" if zeros else "it may be that the last layer starts"
+        cause = f"{_listed(zeros)} starts" if zeros else "the last layer may start"
         found.append(
-            f"all scores are 0, in {_leaves(seen, there)}, so that the first connections are kept"
-            f"{_runs(nothing[:, None])}; {cause} at 0: score after some steps, or from other weights"
+            f"all scores are 0, in {_leaves(seen, there)}{_runs(nothing[:, None])}, so the first "
+            f"connections are kept; {cause} at 0: score after some training steps, or start from other "
+            "weights"
         )
     tied = _ties(seen) & ~nothing
     if tied.any():
         found.append(
             f"{_share(seen.tied[tied], kept[tied])} kept connections have the same score as "
-            f"{int(seen.missed[tied].sum())} others, and are kept for coming first{_runs(tied[:, None])}"
+            f"{int(seen.missed[tied].sum())} pruned ones, and are kept only because they come "
+            f"first{_runs(tied[:, None])}"
         )
     told = ~nothing[:, None]
     if (empty := told & (kept == 0) & (there > 0)).any():
         zeros = empty & (seen.zero == there)
         cause = (
-            f"all scores of {_leaves(seen, zeros)} are 0, as of a layer that starts at 0"
+            f"all scores of {_leaves(seen, zeros)} are 0, as in a layer that starts at 0"
             if zeros.any()
             else "give a larger density" + (", or scope='layer' or 'erk'" if seen.pooled else "")
         )
@@ -197,8 +199,8 @@ def brought_back(seen: Seen) -> list[str]:
     if not less or zeros <= BACK * kept:
         return []
     return [
-        f"{zeros} of {kept} kept connections have a score of 0, above {less} that score less; if an earlier "
-        "mask pruned them, pass it as `within`"
+        f"{zeros} of {kept} kept connections have a score of 0, while {less} with negative scores are "
+        "pruned; if an earlier mask pruned the zeros, pass it as `within`"
     ]
 
 

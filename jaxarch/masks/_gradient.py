@@ -134,7 +134,7 @@ def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
     check_positive("soft", soft)
     if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard) * (1 + 1e-6)).any():
         raise ArgumentError(
-            f"soft: expected at most hard = {shown(hard)} (the gradient's sigmoid is the softer one), got "
+            f"soft: expected at most hard = {shown(hard)} (the gradient uses the flatter sigmoid), got "
             f"{shown(soft)}"
         )
 

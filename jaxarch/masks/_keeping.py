@@ -152,6 +152,6 @@ def _check_enough(seen: findings.Seen, counts: Any) -> None:
         index = int(lacking[0])
         where = "" if np.ndim(counts) == 0 else f" of {seen.names[index]!r}"
         raise ArgumentError(
-            f"density: it keeps {int(np.atleast_1d(counts)[index])}{where}, but `within` has "
-            f"{int(np.atleast_1d(there)[index])}; give a lower density"
+            f"density: it asks for {int(np.atleast_1d(counts)[index])}{where}, but `within` has "
+            f"only {int(np.atleast_1d(there)[index])}; give a lower density"
         )

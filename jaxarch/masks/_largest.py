@@ -113,7 +113,9 @@ def mask_of(scores: PyTree, within: PyTree) -> PyTree:
         name = repr(path) if path else "the scores"
         there = before.get(path)
         if there is None:
-            raise ArgumentError(f"within: it has no mask of {name}, which is scored; give one for each leaf")
+            raise ArgumentError(
+                f"within: it has no mask for {name}, which has scores; give one for each scored leaf"
+            )
         if getattr(there, "dtype", None) != jnp.bool_ or there.shape != leaf.shape:
             got = f"{there.dtype} of shape {there.shape}" if hasattr(there, "dtype") else shown(there)
             raise ArgumentError(f"within: expected booleans of shape {leaf.shape} for {name}, got {got}")
@@ -276,14 +278,14 @@ def _counts(scores: PyTree, density: Any, scope: Scope) -> Any:
 
 def _counts_by_path(scores: PyTree, densities: Mapping[str, float], scope: Scope) -> np.ndarray:
     if scope != "global":
-        raise ArgumentError(f"scope: the densities are of each leaf already; leave {shown(scope)} out")
+        raise ArgumentError(f"scope: each leaf already has its own density; leave {shown(scope)} out")
     leaves = named_leaves(scores)
     for path, density in densities.items():
         if path not in leaves:
             raise ArgumentError(f"density: no leaf {shown(path)}; {did_you_mean(str(path), leaves)}")
         check_density(f"density of {path!r}", density)
     if absent := leaves.keys() - densities.keys():
-        raise ArgumentError(f"density: expected one for each leaf, and there is none for {min(absent)!r}")
+        raise ArgumentError(f"density: expected a value for each leaf, got none for {min(absent)!r}")
     return np.asarray([round(densities[path] * leaf.size) for path, leaf in leaves.items()])
 
 

@@ -32,7 +32,7 @@ from jaxarch.masks._sharding import beside, split_like, whole
 WORDS = ("neurons", "channels", "heads", "experts")
 """Words for units that are read from a model's computation."""
 
-ERK = "scope: 'erk' is of single connections; give 'global' or 'layer' with units"
+ERK = "scope: 'erk' works only for single connections; with units, give 'global' or 'layer'"
 
 
 class Units(abc.ABC):
@@ -192,7 +192,8 @@ class Blocks(Units):
         sizes = (self.inputs, self.outputs)
         if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
             raise ArgumentError(
-                f"units: expected two positive integers, inputs and outputs of a block, got {shown(sizes)}"
+                "units: expected two positive integers, the inputs and outputs of a block, got "
+                f"{shown(sizes)}"
             )
         object.__setattr__(self, "axes", _checked_axes("axes", self.axes, pair=True))
 
@@ -230,7 +231,7 @@ class Blocks(Units):
             return -2, -1
         if axes is None:
             raise ArgumentError(
-                f"units: which axes of {path!r} of shape {shape} are inputs and outputs is not known; give "
+                f"units: cannot tell which axes of {path!r} of shape {shape} are inputs and outputs; give "
                 f"masks.Blocks({self.inputs}, {self.outputs}, axes=(inputs, outputs))"
             )
         # Square blocks of the last two axes are the same in either order.
@@ -311,7 +312,7 @@ class NOfM(Units):
             if size % self.m:
                 raise ArgumentError(
                     f"units: {self.n}:{self.m} does not fit {path!r} of shape {jnp.shape(leaf)}, since "
-                    f"{self.m} does not divide {size}; leave it out with `where`"
+                    f"{self.m} does not divide {size}; leave this leaf out with `where`"
                 )
         return self
 
@@ -327,8 +328,8 @@ class NOfM(Units):
         axes = self.axis if isinstance(self.axis, int) else _axes_of(self.axis, path, shape)
         if axes is None:
             raise ArgumentError(
-                f"units: which axis of {path!r} of shape {shape} products sum over is not known; give "
-                f"masks.NOfM({self.n}, {self.m}, axis=-2) for (..., inputs, outputs), -1 for (outputs, "
+                f"units: cannot tell which axis of {path!r} of shape {shape} is the inputs; give "
+                f"masks.NOfM({self.n}, {self.m}, axis=...): -2 for (..., inputs, outputs), -1 for (outputs, "
                 "inputs), or structure.weights_of(function, params, x).axes"
             )
         return axes if isinstance(axes, int) else axes[0]
@@ -370,7 +371,7 @@ class NOfM(Units):
             if is_traced(density) or not math.isclose(density, self.n / self.m):
                 raise ArgumentError(
                     f"density: {self.n}:{self.m} keeps {self.n / self.m:.6g} of the connections, got "
-                    f"{'a traced one' if is_traced(density) else shown(density)}; leave it out, or give this"
+                    f"{'a traced one' if is_traced(density) else shown(density)}; leave it out"
                 )
         if scope == "erk":
             raise ArgumentError(
@@ -497,11 +498,15 @@ class GroupUnits(Units):
         for path, leaf in scored.items():
             shape = tuple(axis.size for axis in of_path[path]) if path in of_path else None
             if jnp.shape(leaf) != shape:
-                has = f"which has no {path!r}" if shape is None else f"where {path!r} has shape {shape}"
-                raise ArgumentError(f"units: they are of another model, {has}, got {jnp.shape(leaf)}")
+                has = f"it has no {path!r}" if shape is None else f"there {path!r} has shape {shape}"
+                raise ArgumentError(
+                    f"units: they belong to another model: {has}, got shape {jnp.shape(leaf)}"
+                )
         groups = _groups_of(axes for path, axes in self.leaves if path in scored)
         if not groups:
-            raise ArgumentError(f"units: no unit is in {', '.join(scored) or 'no leaf'}; choose other leaves")
+            raise ArgumentError(
+                f"units: no unit lies in the selected leaves ({', '.join(scored) or 'none'}); select others"
+            )
 
         masked = {*scored, *not_matrices({path: _shape(axes) for path, axes in self.leaves})}
         leaves = tuple(
@@ -543,8 +548,8 @@ class GroupUnits(Units):
         for path in of_path:
             if path not in there:
                 raise ArgumentError(
-                    f"units: there is no place for {path!r}, which goes with its units; give scores in the "
-                    "structure of all parameters, None for leaves without scores"
+                    f"units: the scores have no entry for {path!r}, which is pruned with its units; give "
+                    "scores in the structure of all parameters, with None for leaves without scores"
                 )
         made = [_outer(of_path[path], values, there[path]) if path in of_path else None for path in there]
         return jax.tree.unflatten(structure, made)
@@ -564,8 +569,8 @@ class GroupUnits(Units):
         if np.min(counts) < least:
             units = sum(leaf.size for leaf in jax.tree.leaves(values))
             raise ArgumentError(
-                f"density: {shown(density)} of {units} units is too little for {len(values)} groups, each of "
-                "which keeps one at least"
+                f"density: {shown(density)} of {units} units is too low: each of {len(values)} groups keeps "
+                "at least one; give a higher density"
             )
         return counts
 

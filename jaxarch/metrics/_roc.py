@@ -37,7 +37,7 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     positives = (labels == 1).sum(-1)
     negatives = labels.shape[-1] - positives
     if (positives == 0).any() or (negatives == 0).any():
-        raise ArgumentError("labels: expected both 0 and 1 in every run")
+        raise ArgumentError("labels: expected both labels, 0 and 1, in every run")
     ranks = stats.rankdata(outputs, axis=-1)
     rank_sum = np.where(labels == 1, ranks, 0).sum(-1)
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)

@@ -153,7 +153,8 @@ def as_model(model: Any, example: Array) -> Model:
             if model.scope is not None:
                 raise ArgumentError(
                     f"model: the Linen module {type(model).__name__} is bound to variables, which would be "
-                    "drawn anew; pass the module, and its variables as (lambda key: params, apply)"
+                    "replaced by new ones; pass the unbound module, or keep the variables with (lambda "
+                    "key: params, apply)"
                 )
             return _linen_model(model, example)
         case (init, apply) if callable(init) and callable(apply):
@@ -195,7 +196,8 @@ def _check_framework(model: Any, kind: type) -> None:
     if (getattr(init, "__module__", None) or "").split(".")[0] == "haiku":
         if not callable(others[0]):
             raise ArgumentError(
-                "model: hk.multi_transform has several functions to apply; pass a jaxarch.Model of one"
+                "model: hk.multi_transform returns several apply functions; pass a jaxarch.Model with one "
+                "of them"
             )
         names = inspect.signature(others[0]).parameters
         of_state, of_key = "state, " * ("state" in names), "key, " * ("rng" in names)
@@ -203,8 +205,9 @@ def _check_framework(model: Any, kind: type) -> None:
         if not of_state:
             start, outputs = f"({start}, {{}})", f"({outputs}, state)"
         raise ArgumentError(
-            "model: got functions of Haiku; for `net` and inputs `x` pass jaxarch.Model, whose key is None "
-            f"in evaluation: `jaxarch.Model(lambda key: {start}, lambda params, state, x, key: {outputs})`"
+            "model: got functions from Haiku; for `net` and inputs `x` pass jaxarch.Model, whose key is "
+            f"None in evaluation: `jaxarch.Model(lambda key: {start}, lambda params, state, x, key: "
+            f"{outputs})`"
         )
 
 
@@ -233,7 +236,9 @@ def _nnx_model(given: Callable[[nnx.Rngs], nnx.Module]) -> Model:
             f"rngs=rngs)`; called with rngs it raises {type(error).__name__}: {first_line(error)}"
         ) from error
     if not isinstance(abstract, nnx.Module):
-        raise ArgumentError(f"model: the function of rngs made a {type(abstract).__name__}, no nnx.Module")
+        raise ArgumentError(
+            f"model: the function of rngs made a {type(abstract).__name__}, not an nnx.Module"
+        )
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
         _, params, _, state = split(make(nnx.Rngs(key)))

@@ -158,14 +158,13 @@ def spectral_network(
 def _check_rule(form: Form, update: str, method: Method, train_input_eigenvalues: bool, skips: bool) -> None:
     """Raise if some arguments have no effect in combination with the others."""
     if update == "recursive" and method != "auto":
-        raise ArgumentError(
-            f"method: it is of the feedforward update; the recursive one has no {shown(method)}"
-        )
+        raise ArgumentError(f"method: {shown(method)} applies only to update='feedforward'; leave it out")
     if not skips and (update, method) != ("feedforward", "auto"):
-        raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
+        raise ArgumentError("skips: with skips=False, update and method have no effect; leave them out")
     if form == "gated" and update == "feedforward" and train_input_eigenvalues:
         raise ArgumentError(
-            "train_input_eigenvalues: the feed-forward rule of the gated form does not read L_1; leave it out"
+            "train_input_eigenvalues: it has no effect in the gated form with the feedforward update; leave "
+            "it out"
         )
 
 
@@ -183,9 +182,11 @@ def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_inp
     starts = list(eigenvalues)
     for i, start in enumerate(starts, 1):
         if not callable(start) and not np.isfinite(start).all():
-            raise ArgumentError(f"eigenvalues: L_{i} must start finite, got {shown(start)}")
+            raise ArgumentError(f"eigenvalues: expected finite starts, got L_{i} = {shown(start)}")
     if not trains_input and (callable(starts[0]) or np.any(starts[0])):
-        raise ArgumentError("eigenvalues: L_1 is held at 0; train_input_eigenvalues=True for another start")
+        raise ArgumentError(
+            "eigenvalues: L_1 is fixed at 0; pass train_input_eigenvalues=True to start it elsewhere"
+        )
     return starts
 
 
@@ -195,7 +196,7 @@ def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: 
         return
     if not skips:
         warnings.warn(
-            "eigenvalues: dead start: without skip connections nothing gets past hidden eigenvalues of 0; "
+            "eigenvalues: dead start: without skip connections no signal passes hidden eigenvalues of 0; "
             "use eigenvalues='random'",
             DeadStartWarning,
             stacklevel=3,
@@ -205,8 +206,8 @@ def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: 
         below, at_0, above = (float(jax.grad(activation)(x)) for x in (-1e-6, 0.0, 1e-6))
     if form == "gated" and at_0 == 0:
         warnings.warn(
-            "eigenvalues: dead start: in the gated form hidden eigenvalues of 0 stay 0 where the derivative "
-            "of the activation at 0 is 0, as JAX takes ReLU's; use eigenvalues='random', or "
+            "eigenvalues: dead start: in the gated form hidden eigenvalues of 0 stay 0 if the activation's "
+            "derivative at 0 is 0, as for ReLU in JAX; use eigenvalues='random', or "
             "activation=jaxarch.spectral.half_slope_relu",
             DeadStartWarning,
             stacklevel=3,
@@ -214,8 +215,8 @@ def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: 
         return
     if abs(above - below) < 1e-3:
         warnings.warn(
-            "eigenvalues: dead start: where hidden eigenvalues are 0, an activation without a kink at 0 acts "
-            "like a linear one, and no neuron is recruited; use eigenvalues='random', or ReLU",
+            "eigenvalues: dead start: at hidden eigenvalues of 0, an activation without a kink at 0 acts "
+            "like a linear one, so no neuron is recruited; use eigenvalues='random', or ReLU",
             DeadStartWarning,
             stacklevel=3,
         )

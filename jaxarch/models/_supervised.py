@@ -186,9 +186,11 @@ def _numbers(name: str, array: Any) -> Array:
     try:
         array = array if isinstance(array, Array) else np.asarray(array)
     except ValueError:
-        raise ArgumentError(f"data: {name} is ragged, its rows differ in length; pad them to one") from None
+        raise ArgumentError(f"data: {name} has rows of different lengths; pad them to one length") from None
     if not (jnp.issubdtype(array.dtype, jnp.number) or jnp.issubdtype(array.dtype, jnp.bool_)):
-        raise ArgumentError(f"data: {name} must be numbers, got dtype {array.dtype}; number the classes")
+        raise ArgumentError(
+            f"data: {name} must be numbers, got dtype {array.dtype}; replace class names by integers"
+        )
     return jnp.asarray(array)
 
 
@@ -201,10 +203,10 @@ def _rows(name: str, rows: Any) -> Any:
             raise TypeError
         return array
     except TypeError:
-        raise ArgumentError(f"{name}: expected numbers of rows, got {shown(rows)}") from None
+        raise ArgumentError(f"{name}: expected row indices, got {shown(rows)}") from None
     except ValueError:
         raise ArgumentError(
-            f"{name}: it is ragged; of runs with unlike numbers of rows, pad `train` and give `train_size`"
+            f"{name}: runs have different numbers of rows; pad `train` to one length and give `train_size`"
         ) from None
 
 
@@ -224,7 +226,7 @@ def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, pe
         raise
     except Exception as error:
         raise ArgumentError(
-            f"gather: expected a function (data, per_run, rows) -> (x, y); on the first row: "
+            "gather: expected a function (data, per_run, rows) -> (x, y); it fails on the first row: "
             f"{first_line(error)}"
         ) from error
     return example, label
@@ -263,7 +265,9 @@ def _check_metrics(metrics: Callable[[Any, Any], dict[str, Array]], outputs: Any
             f"{first_line(error)}"
         ) from error
     if not isinstance(made, dict):
-        raise ArgumentError("metrics: expected a function (outputs, y) -> {name: scalar}; it makes no dict")
+        raise ArgumentError(
+            "metrics: expected a function (outputs, y) -> {name: scalar}; it does not return a dict"
+        )
 
 
 def _check_call(network: Model, loss: Callable[[Any, Any], Array], x: PyTree, y: PyTree) -> Any:
@@ -315,8 +319,8 @@ def _tell_uses(network: Model, params: PyTree, state: PyTree, x: PyTree) -> None
         return
     if added := [path for path in masked if path in weights.entrywise and not weights(path)]:
         warnings.warn(
-            f"model: {', '.join(map(repr, added))} would be masked by default, but enters no product; give "
-            "searches `where`, such as structure.weights_of(function, params, x)",
+            f"model: {', '.join(map(repr, added))} would be masked by default, but enters no product; pass "
+            "`where` to searches, such as structure.weights_of(function, params, x)",
             ResultWarning,
             stacklevel=4,
         )
@@ -348,7 +352,9 @@ def _augmented(augment: Callable[[Array, Any], Any], key: Array, inputs: PyTree)
     made = augment(key, inputs)
     before, after = (jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), x) for x in (inputs, made))
     if before != after:
-        raise ArgumentError(f"augment: expected inputs of shape and dtype {before} to stay so, got {after}")
+        raise ArgumentError(
+            f"augment: expected it to keep the inputs' shape and dtype, {before}, got {after}"
+        )
     return made
 
 
@@ -367,12 +373,14 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Any, Any], Arr
         outputs, value = shapes_of(values, one, params, state, rows)
         shapes.append(value.shape)
         if value.shape and value.shape[0] != size:
-            raise ArgumentError(f"loss: expected one value an example, shape ({size},), got {value.shape}")
+            raise ArgumentError(
+                f"loss: expected one value per example, shape ({size},), got shape {value.shape}"
+            )
     if shapes[0][1:] != shapes[1][1:]:
         given = jax.tree.map(lambda leaf: leaf.shape, outputs)
         raise ArgumentError(
             f"loss: for 3 examples it has shape {shapes[1]}: outputs of shape {given} are broadcast against "
-            "the labels; give both one shape"
+            "the labels; give both the same shape"
         )
     return outputs
 
@@ -398,7 +406,7 @@ def _check_stream(problem: Problem, example: PyTree) -> None:
     sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(problem.stream.first)}
     if theirs != ours or len(sizes) > 1 or sizes <= {(), (0,)}:
         raise ArgumentError(
-            f"stream: expected batches like rows of the data, {_form(example)}, got "
+            f"stream: expected batches whose rows are like rows of the data, {_form(example)}, got "
             f"{_form(problem.stream.first)}"
         )
 
@@ -424,8 +432,8 @@ def _classes(y: Any, outputs: Any) -> int | None:
 def _check_range(name: str, labels: np.ndarray, classes: int) -> None:
     if labels.dtype.kind in "iu" and not 0 <= labels.min() <= labels.max() < classes:
         raise ArgumentError(
-            f"{name} has labels {labels.min()} to {labels.max()}, but the model {classes} outputs, for 0 to "
-            f"{classes - 1}; number the classes from 0, or give the model more outputs"
+            f"{name} has labels {labels.min()} to {labels.max()}, but the model has {classes} outputs, for "
+            f"labels 0 to {classes - 1}; number the classes from 0, or give the model more outputs"
         )
 
 

@@ -45,13 +45,15 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
         for path, leaf in named_leaves(mask).items():
             if path in found:
                 raise ArgumentError(
-                    f"state: two transformations mask {path!r}; give the state of one of them"
+                    f"state: two transformations mask {path!r}; pass the state of one of them"
                 )
             # A copy outlives a step that donates the state. A traced value has no buffer to lose.
             concrete = isinstance(leaf, Array) and not is_traced(leaf)
             found[path] = jnp.copy(leaf) if concrete else leaf
     if not found:
-        raise ArgumentError("state: no mask is in it; it is of neither optim.hold nor optim.sparse")
+        raise ArgumentError(
+            "state: it holds no mask; expected the state of an optimizer with optim.hold or optim.sparse"
+        )
     if like is None:
         return found
     return placed(of_parameters(found, like, everywhere=True), like)

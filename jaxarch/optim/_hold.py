@@ -101,15 +101,15 @@ def hold(
     """
     if optimizer is None:
         raise ArgumentError(
-            "optimizer: hold goes around an optimizer, and masks the gradients that it sees; write "
-            "hold(mask, optax.adamw(1e-3)) for optax.chain(optax.adamw(1e-3), hold(mask))"
+            "optimizer: hold wraps an optimizer; write hold(mask, optax.adamw(1e-3)) instead of "
+            "optax.chain(optax.adamw(1e-3), hold(mask))"
         )
     inner = check_optimizer("optimizer", optimizer, "hold(mask, optax.adamw(1e-3))")
     masked = booleans(mask)
 
     def init(params: PyTree) -> HoldState:
         held, weights = of_parameters(masked, params), named_leaves(params)
-        check_masked(held, weights, "begin from masks.apply_mask(mask, params)")
+        check_masked(held, weights, "start from masks.apply_mask(mask, params)")
         return HoldState(own_mask(held, weights), begun(inner, params))
 
     def update(
@@ -119,7 +119,7 @@ def hold(
             raise ArgumentError("params: hold needs the parameters: tx.update(gradients, state, params)")
         check_mask_as_begun(state.mask)
         weights = named_leaves(params)
-        check_masked(state.mask, weights, "what is around `hold` moves them: put it inside")
+        check_masked(state.mask, weights, "a transformation around `hold` moves them; put it inside `hold`")
         updates, after = step_under(state.mask, inner, gradients, state.inner, params, extra)
         after = _with_held_copies(after, state.mask)
         return cleared(updates, state.mask, weights, begun_at_0=True), HoldState(state.mask, after)
@@ -167,10 +167,10 @@ def check_held(mask: PyTree, params: PyTree) -> None:
     """
     masked = booleans(mask)
     if is_traced(params):
-        raise ArgumentError("params: they are traced; call check_held outside of jit, on the parameters")
+        raise ArgumentError("params: they are traced; call check_held outside of jit")
     held = of_parameters(masked, params, everywhere=True)
     check_masked(
         held,
         named_leaves(params),
-        "something moves them after `hold`, or beside it; or they were not masked at the start",
+        "a transformation after or beside `hold` moves them, or they were not masked at the start",
     )

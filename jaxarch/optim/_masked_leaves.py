@@ -43,7 +43,7 @@ def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool 
     for path, leaf in found.items():
         if leaf.shape != jnp.shape(leaves[path]):
             raise ArgumentError(
-                f"mask: leaf {path!r} has shape {leaf.shape}, the parameter {jnp.shape(leaves[path])}"
+                f"mask: leaf {path!r} has shape {leaf.shape}, but the parameter has {jnp.shape(leaves[path])}"
             )
     return found
 
@@ -60,7 +60,7 @@ def of_mask(name: str, mask: Mapping[str, Array], tree: PyTree) -> dict[str, Arr
     for path in mask:
         if path not in leaves:
             raise ArgumentError(
-                f"{name}: no leaf {shown(path)}, which is masked; they have "
+                f"{name}: the masked leaf {shown(path)} is missing; they have "
                 f"{shortened(', '.join(leaves), 200) or 'no leaf'}"
             )
     return {path: leaves[path] for path in mask}
@@ -121,7 +121,7 @@ def check_mask_as_begun(mask: Mapping[str, Array]) -> None:
         if leaf.dtype != bool:
             raise ArgumentError(
                 f"state: the mask of {path!r} has become {leaf.dtype}, since sam, or lookahead with "
-                "reset_state, computes with it; put hold or sparse around them, as in hold(mask, sam(...))"
+                "reset_state, computed with it; wrap them in hold or sparse, as in hold(mask, sam(...))"
             )
 
 

@@ -173,13 +173,15 @@ def sparse(
 
     def init(params: PyTree) -> SparseState:
         if isinstance(params, optax.LookaheadParams):
-            raise ArgumentError("params: the mask changes, and lookahead averages weights of different masks")
+            raise ArgumentError(
+                "params: lookahead would average weights under different masks; use sparse without lookahead"
+            )
         weights = named_leaves(params)
         if begin is None:
             masked = named_leaves(full_mask(select(params, where)))
         else:
             masked = of_parameters(begin, params)
-        check_masked(masked, weights, "begin from masks.apply_mask(mask, params)")
+        check_masked(masked, weights, "start from masks.apply_mask(mask, params)")
         theta = of_mask("params", masked, params)
         jax.eval_shape(partial(_scored, "score", of), theta, theta)
         if grow is not None:
@@ -294,7 +296,7 @@ def _at(state: SparseState, step: Array | int | None) -> Array:
         return state.step
     if not is_traced((step, state.step)) and jnp.ndim(state.step) == 0 and int(step) != int(state.step):
         raise ArgumentError(
-            f"step: expected {int(state.step)}, as many updates as this state has seen, got {shown(step)}"
+            f"step: expected {int(state.step)}, the number of updates so far, got {shown(step)}"
         )
     return jnp.asarray(step, jnp.int32)
 
@@ -338,9 +340,7 @@ def _scored(name: str, function: Callable[..., Any], weights: Leaves, slopes: Le
     for path, weight in weights.items():
         if path not in scores or scores[path].shape != weight.shape:
             shape = scores[path].shape if path in scores else "none"
-            raise ArgumentError(
-                f"{name}: expected scores of {path!r} in its shape {weight.shape}, got {shape}"
-            )
+            raise ArgumentError(f"{name}: expected scores of shape {weight.shape} for {path!r}, got {shape}")
     return {path: scores[path] for path in weights}
 
 
@@ -368,7 +368,9 @@ def _check(
             f"replaced: expected a number in [0, 1) or a function of the step, got {shown(replaced)}"
         )
     if replaced != 0 and regrow is None:
-        raise ArgumentError("replaced: nothing grows in the place of what is dropped; say what, with regrow=")
+        raise ArgumentError(
+            "replaced: nothing would grow in place of dropped connections; pass regrow='gradients'"
+        )
     if not callable(score) and not is_choice(score, ("magnitude",)):
         raise ArgumentError(f"score: expected 'magnitude' or a function, got {shown(score)}")
     if regrow is not None and not callable(regrow) and not is_choice(regrow, ("gradients",)):
@@ -380,7 +382,7 @@ def _check_changes(density: Any, replaced: Any, regrow: Any, every: int, until: 
     """Raise unless the mask changes and schedules take effect at its changes."""
     if until is not None and until <= every and (density is not None or regrow is not None):
         raise ArgumentError(
-            f"until: the mask would never change: its first change comes at step every={every}, and "
+            f"until: the mask would never change: its first change would be at step every={every}, but "
             f"until={until}; set until above {every}, or take a smaller every"
         )
     for name, share in (("density", density), ("replaced", replaced)):
@@ -426,8 +428,8 @@ def _check_comes(name: str, schedule: optax.Schedule, nothing: float, every: int
         return
     if lost:
         raise ArgumentError(
-            f"{name}: it is {nothing:g} at every change of the mask, the first of them at step "
-            f"every={every}, though not at step {lost[0]}; take a smaller every, or a longer schedule"
+            f"{name}: it is {nothing:g} at every change of the mask, first at step every={every}, but not "
+            f"at step {lost[0]}; take a smaller every, or a longer schedule"
         )
 
 
@@ -458,8 +460,8 @@ def _check_ended(schedule: optax.Schedule, every: int, until: int) -> None:
         low, high = (middle, high) if _differ(share_at(middle * every), end) else (low, middle)
     ends = end > 0 and high * every < farthest // 2
     raise ArgumentError(
-        f"until: the last change of the mask comes at step {last}, with density {begin:.3g}, and the "
-        f"schedule goes on to {end:.3g}; "
+        f"until: the last change of the mask, at step {last}, has density {begin:.3g}, but the schedule "
+        f"goes on to {end:.3g}; "
         + (f"set until={high * every + 1} or more" if ends else f"let the schedule end by step {last}")
         + ", or leave until out"
     )

@@ -68,7 +68,9 @@ def pair(first: str, second: str) -> Reader:
             raise ArgumentError(f"{name}: expected two arrays, got {shown(value)}")
         one, other = array(first)(name, value[0]), array(second)(name, value[1])
         if one.ndim and one.shape[-1] != other.shape[-1]:
-            raise ArgumentError(f"{name}: expected arrays of one length, got {one.shape} and {other.shape}")
+            raise ArgumentError(
+                f"{name}: expected arrays of the same length, got {one.shape} and {other.shape}"
+            )
         return one, other
 
     return read
@@ -87,5 +89,5 @@ def numbers(name: str, value: Any) -> dict[str, float]:
 def flags(name: str, value: Any) -> tuple[bool, bool]:
     """Read two flags: whether the x axis and the y axis are logarithmic."""
     if not isinstance(value, tuple | list) or [type(flag) for flag in value] != [bool, bool]:
-        raise ArgumentError(f"{name}: expected two of True and False, for x and y, got {shown(value)}")
+        raise ArgumentError(f"{name}: expected two booleans, for x and y, got {shown(value)}")
     return value[0], value[1]

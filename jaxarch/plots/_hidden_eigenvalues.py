@@ -45,11 +45,11 @@ def recruited(networks: Mapping[str, Network], title: str = "", floor: float = 1
       >>> params, state = jaxarch.spectral_network((2, 5, 4, 1), form="gated").init(jax.random.key(0))
       >>> figure = jaxarch.plots.recruited({"at first": Network(params, state=state)})
       >>> [axes.get_title(loc="left") for axes in figure.axes]
-      ['L_2: 5 of 5', 'L_3: 4 of 4']
+      ['L_2: 5 of 5 kept', 'L_3: 4 of 4 kept']
     """
     networks = nested("networks", networks, "row", _network)
     if not networks:
-        raise ArgumentError("networks: none to draw")
+        raise ArgumentError("networks: expected at least one, got none")
     floor = positive_number("floor", floor)
     rows = {name: _layers(name, network) for name, network in networks.items()}
     with matplotlib.rc_context(STYLE):
@@ -65,21 +65,21 @@ def recruited(networks: Mapping[str, Network], title: str = "", floor: float = 1
                 at = np.arange(1, len(sizes) + 1)
                 axes.plot(at[~stays], sizes[~stays], "o", ms=3, mew=0, color=_REMOVED)
                 axes.plot(at[stays], sizes[stays], "o", ms=4, mew=0, color=_LEFT)
-                axes.set_title(f"{column}: {left.sum()} of {left.size}", loc="left")
+                axes.set_title(f"{column}: {left.sum()} of {left.size} kept", loc="left")
             panels[0].set_ylabel(f"{name}\n|eigenvalue|")
         for axes in grid[-1]:
-            axes.set_xlabel("neurons, the largest first")
+            axes.set_xlabel("neurons, sorted by |eigenvalue|")
         log_scale(grid[0, 0], "y")
         handles = [
             Line2D([], [], marker="o", ls="", ms=size, mew=0, color=colour, label=label)
-            for label, colour, size in (("left", _LEFT, 4), ("removed", _REMOVED, 3))
+            for label, colour, size in (("kept", _LEFT, 4), ("removed", _REMOVED, 3))
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
 def _network(name: str, value: Any) -> Network:
-    check_instance(name, value, Network, "a jaxarch.run._network.Network")
+    check_instance(name, value, Network, "a jaxarch.Network")
     check_concrete(name, value.params)
     return value
 
@@ -91,7 +91,7 @@ def _layers(name: str, network: Network) -> dict[str, tuple[np.ndarray, np.ndarr
         for path, leaf in named_leaves(hidden_eigenvalues(network.params)).items()
     }
     if any(values.ndim != 1 for values in leaves.values()):
-        raise ArgumentError(f"networks: {name!r} is many runs; draw one, network.of_run(i)")
+        raise ArgumentError(f"networks: {name!r} holds many runs; pass one, network.of_run(i)")
     neurons = network.get(NeuronMask)
     kept = {} if neurons is None else named_leaves(neurons.kept)
     alone = len({path.rpartition("/")[0] for path in leaves}) == 1

@@ -33,7 +33,7 @@ def magnitudes(
       >>> panels = {"hidden layer": {"start": np.array([0.0, 1e-8]), "end": np.array([0.5, 2.0, np.nan])}}
       >>> figure = jaxarch.plots.magnitudes(panels, label="|eigenvalue|")
       >>> figure.axes[0].get_xlabel()
-      '|eigenvalue| (first bin: 1e-06 and less)'
+      '|eigenvalue| (first bin: at most 1e-06)'
       >>> [text.get_text() for text in figure.legends[0].get_texts()]
       ['start', 'end']
     """
@@ -62,7 +62,7 @@ def magnitudes(
                     label=name,
                 )
             log_scale(axes, "x")
-            axes.set_xlabel(f"{label} (first bin: {least:g} and less)")
+            axes.set_xlabel(f"{label} (first bin: at most {least:g})")
             axes.set_title(panel, loc="left", size=9)
         row[0].set_ylabel("neurons")
         figure.suptitle(title, x=0.01, ha="left")

@@ -124,15 +124,16 @@ def _together(task: str, panels: Mapping[str, Mapping[str, np.ndarray]]) -> dict
     together: dict[str, np.ndarray] = {}
     for panel, values in panels.items():
         if not values:
-            raise ArgumentError(f"rows: {shown(task)} has no spectra in {shown(panel)}; leave the panel out")
+            raise ArgumentError(f"rows: {shown(task)} has no spectra in {shown(panel)}; leave this panel out")
         for name in values:
             if name in together:
                 raise ArgumentError(
-                    f"rows: {shown(task)} has {shown(name)} in {shown(panel)} and in a panel before it"
+                    f"rows: {shown(task)} has {shown(name)} in {shown(panel)} and in an earlier panel; "
+                    "leave one out"
                 )
         together.update(values)
     if not together:
-        raise ArgumentError(f"rows: {shown(task)} has no panels")
+        raise ArgumentError(f"rows: {shown(task)} has no panels; leave it out")
     return together
 
 
@@ -144,7 +145,7 @@ def _spectra(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, An
         first = (2 * index + 1) * apart // (2 * len(values))
         marked = {"ms": 4.5, "markevery": (first, apart)}
         medians(axes, np.arange(1, nodes + 1), runs, **looks[name], lw=1.4, **marked)
-    axes.set_xlabel("index of the eigenvalue")
+    axes.set_xlabel("eigenvalue index")
 
 
 def _plane(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, Any]) -> None:

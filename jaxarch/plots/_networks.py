@@ -84,7 +84,9 @@ def _bundles(name: str, network: Any) -> Bundles:
     widths = _widths(bundles)
     for (i, j), leaf in bundles.items():
         if leaf.shape != (widths[i - 1], widths[j - 1]):
-            raise ArgumentError(f"{name}: layers of {widths} neurons, but ({i}, {j}) of shape {leaf.shape}")
+            raise ArgumentError(
+                f"{name}: expected ({i}, {j}) to fit layers of {widths} neurons, got shape {leaf.shape}"
+            )
     return bundles
 
 

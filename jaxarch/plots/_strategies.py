@@ -87,7 +87,7 @@ def by_strategy(
             row[0].axvspan(*enlarged, color="#000000", alpha=0.06, lw=0, zorder=0)
             row[1].set_xlim(*enlarged)
             times = (whole[1] - whole[0]) / (enlarged[1] - enlarged[0])
-            row[1].set_title(f"the shaded part, enlarged {times:.0f} times", loc="left", size=9)
+            row[1].set_title(f"shaded part, enlarged {times:.0f} times", loc="left", size=9)
         figure.suptitle(title, x=0.01, ha="left")
         handles = [
             Line2D([], [], **look(index) | {"ls": "-"}, lw=1.8, mec="white", label=series)
@@ -183,7 +183,7 @@ def runtime(
     )
     looks = looks_of(strategies)
     with matplotlib.rc_context(STYLE):
-        label_x = "seconds a run and device"
+        label_x = "seconds per run and device"
         figure, grid, columns = panel_grid(panels, (2.3, 1.9), (0.9, 1.5), title, label_x)
         for axes_row, (row_name, row) in zip(grid, panels.items(), strict=True):
             for axes, column in zip(axes_row, columns, strict=True):

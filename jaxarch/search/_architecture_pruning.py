@@ -145,7 +145,9 @@ def architecture_pruning(
     check_flag("factor", factor)
     check_choice("penalty", penalty, ("corrected", "as printed"))
     if "optimizer" in descent:
-        raise ArgumentError("optimizer: it has two of them, scores_optimizer and weights_optimizer")
+        raise ArgumentError(
+            "optimizer: architecture_pruning has two; pass scores_optimizer and weights_optimizer instead"
+        )
     of_scores = optax.sgd(SCORES_RATE) if scores_optimizer is None else scores_optimizer
     of_weights = optax.sgd(WEIGHTS_RATE) if weights_optimizer is None else weights_optimizer
     for name, optimizer in {"scores_optimizer": of_scores, "weights_optimizer": of_weights}.items():
@@ -165,7 +167,7 @@ def architecture_pruning(
         penalty=_penalty,
         after_step=_after_step,
         remarks=_remarks,
-        remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
+        remedy="the mask saturates the network: lower `hard`, or start from smaller weights",
         needs=needs_of(together, WITHIN_A_MASK),
     )
 
@@ -259,7 +261,7 @@ def _unreached(network: Network) -> Iterable[str]:
         if runs.any():
             lowest = np.asarray(network.info["lowest_density"])[runs]
             yield (
-                f"density {target:.4g} was not reached in {runs.sum()} of {len(runs)} runs, which came to "
-                f"{lowest.min():.3g} to {lowest.max():.3g}: their masks have the largest scores of the last "
-                "step; take more steps, a larger strength or a higher rate for the scores"
+                f"density {target:.4g} was not reached in {runs.sum()} of {len(runs)} runs, which reached "
+                f"only {lowest.min():.3g} to {lowest.max():.3g}: their masks have the largest scores of the "
+                "last step; take more steps, a larger strength or a higher rate for the scores"
             )

@@ -27,7 +27,7 @@ then. In a training of 1000 steps it has 20 steps, and there are enough changes 
 times.
 """
 
-REMEDY = "there is too little for a gradient to go through: take a larger density, or other initial weights"
+REMEDY = "too few connections are left for the gradient: take a larger density, or other initial weights"
 
 
 class Drawn(Protocol):
@@ -69,8 +69,8 @@ def spacing(every: int | None, steps: int) -> int:
 def too_few(name: str, steps: int, every: int) -> ArgumentError:
     """Return the error for a training in which the mask would never change."""
     return ArgumentError(
-        f"steps: {name} would never change its mask in {steps} steps, with every={every}; take more `steps`, "
-        "or a smaller `every`"
+        f"steps: {name} would never change its mask in {steps} steps, with every={every}; give more "
+        "`steps`, or a smaller `every`"
     )
 
 

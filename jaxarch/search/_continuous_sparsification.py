@@ -109,7 +109,7 @@ def continuous_sparsification(
         Settings(targets_of(densities), beta, start, strength, where),
         descent_of(descent, scores_optimizer),
         penalty=_penalty,
-        remedy="the initial mask keeps too little: take a larger `start`, or begin with other weights",
+        remedy="the initial mask keeps too little: take a larger `start`, or start from other weights",
         remarks=remarks,
         needs=WITHIN_A_MASK,
     )

@@ -83,9 +83,9 @@ def gradual_magnitude(
     check_changes(density, every, scope)
     for name, share in (("begin", begin), ("end", end)):
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
-            raise ArgumentError(f"{name}: expected a share of the steps, in [0, 1), got {shown(share)}")
+            raise ArgumentError(f"{name}: expected a fraction of the steps, in [0, 1), got {shown(share)}")
     if begin >= end:
-        raise ArgumentError(f"end: expected more than begin, {begin:g}, got {end:g}")
+        raise ArgumentError(f"end: expected more than begin = {begin:g}, got {end:g}")
     return sparse_training(
         name=NAME,
         init=_init,

@@ -140,7 +140,7 @@ def hard_concrete(
         Settings(targets_of(densities), beta, gamma, zeta, mean, std, strength, where),
         descent_of(descent, scores_optimizer),
         penalty=_penalty,
-        remedy="the gates are closed at first: take a larger `mean`, or begin with other weights",
+        remedy="the gates are closed at the start: take a larger `mean`, or start from other weights",
         remarks=remarks,
         needs=WITHIN_A_MASK,
     )

@@ -68,7 +68,9 @@ def _fitted(settings: Settings, keys: Array, problem: Problem) -> Network:
         rows = one.training_rows()[: one.train_size]
         x, y = _arrays(jax.device_get(one.gather(one.data, one.per_run, rows)))
         if set(np.unique(y).tolist()) != {0, 1}:
-            raise ArgumentError(f"y: expected both of the labels 0 and 1, got {np.unique(y).tolist()[:5]}")
+            raise ArgumentError(
+                f"y: expected the labels 0 and 1, both present, got {np.unique(y).tolist()[:5]}"
+            )
         fitted = LogisticRegression(C=settings.C, max_iter=settings.max_iter).fit(x, y)
         coefs.append(fitted.coef_[0])
         intercepts.append(fitted.intercept_[0])
@@ -81,7 +83,7 @@ def _arrays(batch: PyTree) -> tuple[np.ndarray, np.ndarray]:
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     if len(parts) != 2 or not all(isinstance(part, np.ndarray) for part in parts) or parts[1].ndim != 1:
         raise ArgumentError(
-            "problem: logistic regression takes x and y of one array each, y of shape (n,); got shapes "
+            "problem: logistic regression needs x and y to be one array each, y of shape (n,); got shapes "
             f"{shown(jax.tree.map(np.shape, batch))}"
         )
     x, y = parts

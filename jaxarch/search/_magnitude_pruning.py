@@ -143,7 +143,9 @@ def magnitude_pruning(
     check_choice("scope", scope, ("global", "layer"))
     check_choice("choose", choose, ("ticket", "best", "last"))
     if (densities is None) == (rounds is None):
-        raise ArgumentError("densities: expected them or a number of rounds, one of the two")
+        raise ArgumentError(
+            f"densities: expected either densities or rounds, got {'neither' if rounds is None else 'both'}"
+        )
     together, targets = check_units(units), () if densities is None else check_densities(densities)
     check_counts(together, targets)
     first = dense(nonnegative=nonnegative, std=std, where=where, rewind_to=rewind_to, **descent)
@@ -152,7 +154,9 @@ def magnitude_pruning(
     if fraction is None:
         if rounds is not None or choose != "ticket":
             name = "choose" if rounds is None else "rounds"
-            raise ArgumentError(f"{name}: there are no rounds in one shot; leave it out, or give a fraction")
+            raise ArgumentError(
+                f"{name}: with fraction=None, pruning is in one shot; leave {name} out, or give a fraction"
+            )
         needs = needs_of(together, A_NETWORK)
         settings = Settings(targets, together, scope)
         return chain(first, FunctionStage("largest weights", _one_shot, settings, needs, remarks=layers_lost))
@@ -164,7 +168,7 @@ def magnitude_pruning(
 
 def _check_one_shot(units: str, fraction: object, scope: Scope) -> None:
     if fraction is not None:
-        raise ArgumentError(f"fraction: {units} is made in one shot, not in rounds; give fraction=None")
+        raise ArgumentError(f"fraction: {units} is pruned in one shot, not in rounds; give fraction=None")
     if scope != "global":
         raise ArgumentError(f"scope: {units} has the same density in every leaf; leave {shown(scope)} out")
 

@@ -118,14 +118,18 @@ def movement(
     if callable(density):
         for name, share in {"warmup": warmup, "cooldown": cooldown}.items():
             if share is not None:
-                raise ArgumentError(f"{name}: the density is a function of the step already; leave it out")
+                raise ArgumentError(
+                    f"{name}: the density is already a function of the step; leave {name} out"
+                )
     check_at_steps("density", density, _check_whole if callable(density) else check_density, 0)
     warmup = WARMUP if warmup is None else warmup
     cooldown = COOLDOWN if cooldown is None else cooldown
     check_one_strength("warmup", warmup)
     check_one_strength("cooldown", cooldown)
     if not is_traced((warmup, cooldown)) and np.add(warmup, cooldown) > 1:
-        raise ArgumentError(f"cooldown: expected at most 1 - warmup, got {shown(cooldown)}")
+        raise ArgumentError(
+            f"cooldown: expected at most 1 - warmup, with warmup={shown(warmup)}, got {shown(cooldown)}"
+        )
     return Training(
         "movement",
         _init,
@@ -187,4 +191,4 @@ def _check_whole(name: str, density: Any) -> None:
     """Raise unless the density is 1, up to rounding."""
     check_one_number(name, density)
     if not is_traced(density) and not abs(density - 1) < 1e-6:
-        raise ArgumentError(f"{name}: expected 1, since all scores are alike there; got {shown(density)}")
+        raise ArgumentError(f"{name}: expected 1, since all scores are equal there; got {shown(density)}")

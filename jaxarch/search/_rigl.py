@@ -88,7 +88,7 @@ def rigl(
     check_changes(density, every, scope)
     check_replaced(replaced)
     if isinstance(until, bool) or not isinstance(until, (int, float)) or not 0 < until <= 1:
-        raise ArgumentError(f"until: expected a share of the steps, in (0, 1], got {shown(until)}")
+        raise ArgumentError(f"until: expected a fraction of the steps, in (0, 1], got {shown(until)}")
     return sparse_training(
         name=NAME,
         settings=Settings(density, replaced, until, every, scope, where),

@@ -92,7 +92,10 @@ class ByFraction:
             left = {path: count - round(fractions[path] * count) for path, count in left.items()}
             for path, count in left.items():
                 if not count:
-                    raise ArgumentError(f"rounds: after {number} of them nothing is left of {path}")
+                    raise ArgumentError(
+                        f"rounds: nothing is left of {path} after {number} of {self.count} rounds; give "
+                        "fewer rounds, or a smaller fraction"
+                    )
             shares.append({path: count / sizes[path] for path, count in left.items()})
         return shares
 
@@ -107,7 +110,9 @@ def by_density(targets: tuple[float, ...], fraction: Any, scope: Scope) -> ByDen
       ArgumentError: a fraction that is not a number in (0, 1).
     """
     if isinstance(fraction, Mapping):
-        raise ArgumentError("fraction: one for each leaf is for a number of rounds, not for densities")
+        raise ArgumentError(
+            "fraction: one for each leaf works only with rounds, not with densities; give one number"
+        )
     _check_share(fraction)
     return ByDensity(tuple(round_densities(targets, fraction)), targets, scope)
 
@@ -125,7 +130,9 @@ def by_fraction(rounds: int, fraction: Any, scope: Scope) -> ByFraction:
     for path, share in fraction.items():
         _check_known(f"fraction of {shown(path)}", share)
     if not any(fraction.values()):
-        raise ArgumentError("fraction: expected one above 0: a round has to remove something")
+        raise ArgumentError(
+            "fraction: expected at least one above 0, since each round has to remove something"
+        )
     return ByFraction(int(rounds), tuple((path, float(share)) for path, share in fraction.items()), "layer")
 
 
@@ -164,10 +171,14 @@ def of_each(density: float, scope: Scope, measured: PyTree) -> float | dict[str,
 def _check_share(fraction: Any) -> None:
     _check_known("fraction", fraction)
     if fraction == 0:
-        raise ArgumentError("fraction: expected a number in (0, 1): a round has to remove something")
+        raise ArgumentError(
+            "fraction: expected a number in (0, 1), since each round has to remove something; got 0"
+        )
 
 
 def _check_known(name: str, fraction: Any) -> None:
     if is_traced(fraction):
-        raise ArgumentError(f"{name}: expected a number that is not traced: it says how large masks are")
+        raise ArgumentError(
+            f"{name}: expected a concrete number, since it sets the sizes of masks; got a traced one"
+        )
     check_fraction(name, fraction)

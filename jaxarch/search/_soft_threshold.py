@@ -105,7 +105,7 @@ def soft_threshold(
         Settings(targets_of(densities), function, start, strength, where),
         descent_of(descent, scores_optimizer),
         penalty=_penalty,
-        remedy="all weights are below their thresholds: lower `start`, or begin with larger weights",
+        remedy="all weights are below their thresholds: lower `start`, or start from larger weights",
         remarks=remarks,
         needs=WITHIN_A_MASK,
     )

@@ -146,9 +146,11 @@ def spectral(
     if not callable(penalty) and not is_choice(penalty, PENALTIES):
         raise ArgumentError(f"penalty: unknown {shown(penalty)}; {did_you_mean(str(penalty), PENALTIES)}")
     if callable(penalty) and isinstance(strength, Mapping):
-        raise ArgumentError("strength: expected one number, since a function weighs its layers itself")
+        raise ArgumentError(
+            "strength: expected one number, since a penalty function weighs layers itself; got one per layer"
+        )
     if proximal and not is_choice(penalty, ("l1", "l2")):
-        raise ArgumentError(f"penalty: expected 'l1' or 'l2' with proximal steps, got {shown(penalty)}")
+        raise ArgumentError(f"penalty: with proximal=True, expected 'l1' or 'l2', got {shown(penalty)}")
     return Training(
         "spectral",
         _init,
@@ -226,7 +228,9 @@ def _wrap_optimizer(
     ones, depths = map(named_leaves, _strengths(settings, eigenvalues))
     trained = named_leaves(state.trainable).keys() & ones.keys()
     if not trained:
-        raise ArgumentError("trainable: none of the eigenvalues under the penalty is trained")
+        raise ArgumentError(
+            "trainable: it leaves none of the penalized eigenvalues to train; select at least one"
+        )
     if settings.penalty == "l2":
         ones, depths = dict.fromkeys(ones, 0.0), {path: ones[path] + depths[path] for path in ones}
     l1, l2 = ({path: of_layers[path] for path in trained} for of_layers in (ones, depths))

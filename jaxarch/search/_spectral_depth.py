@@ -133,7 +133,9 @@ def _begin(settings: Settings, key: Array, problem: Problem, network: Network) -
     """Make room for the networks of all rounds, so that all rounds are one program."""
     kept = _left(network.params, network.state)
     if (there := len(named_leaves(kept))) != settings.layers:
-        raise ArgumentError(f"layers: expected {there}, the model's hidden layers, got {settings.layers}")
+        raise ArgumentError(
+            f"layers: expected {there}, the number of hidden layers of the model, got {settings.layers}"
+        )
     network = _with(network, kept)
     networks = settings.layers + 1
     room = jax.tree.map(lambda leaf: jnp.stack([leaf] * networks), (network.params, network.state))

@@ -104,9 +104,7 @@ def synflow(
     together, targets = check_units(units), check_densities(densities)
     check_counts(together, targets)
     if isinstance(together, NOfM) and rounds != 1:
-        raise ArgumentError(
-            f"rounds: {together.n}:{together.m} is made in one round, not in more; give rounds=1"
-        )
+        raise ArgumentError(f"rounds: {together.n}:{together.m} is pruned in one round; give rounds=1")
     settings = Settings(targets, rounds, where, together)
     needs = needs_of(together, Needs(predict=True))
     return FunctionStage("synflow", _synflow, settings, needs, remarks=_remarks)
@@ -145,7 +143,7 @@ def _remarks(network: Network) -> Iterable[str]:
             yield (
                 f"at density {density}, saliencies are infinite, NaN or all 0 in {(failed >= 0).sum()} of "
                 f"{len(failed)} runs, first in round {failed[failed >= 0].min()}; a deep network overflows "
-                "float32 (enable jax_enable_x64), and behind a layer of zeros there is no flow"
+                "float32 (enable jax_enable_x64), and a layer of zeros blocks the flow"
             )
             return
     yield from layers_lost(network)
@@ -180,9 +178,9 @@ def _ones(problem: Problem, params: PyTree, state: PyTree) -> PyTree:
     for (path, leaf), is_read in zip(tree_flatten_with_path(shapes)[0], read, strict=True):
         if is_read and not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ArgumentError(
-                f"problem: expected floating-point inputs, which synflow sets to 1, got {leaf.dtype} as "
-                f"{path_name(path)!r} of a batch; give them as floats, or score what is behind an embedding "
-                "with saliency.synflow"
+                f"problem: expected floating-point inputs, which synflow sets to 1, got {leaf.dtype} for "
+                f"{path_name(path)!r} in a batch; convert them to floats, or score the part of the model "
+                "after its embedding with saliency.synflow"
             )
 
     def filled(leaf: jax.ShapeDtypeStruct) -> Array:

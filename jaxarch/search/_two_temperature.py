@@ -61,7 +61,7 @@ REMEDY = (
     "(in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`"
 )
 REMEDY_OF_UNITS = (
-    "the initial mask keeps too little, or all units of a layer are alike, as under weights of 1: begin with "
+    "the initial mask keeps too little, or all units of a layer are equal, as with weights of 1: start with "
     "weights='initial', mean=2.0, std=1.0, for instance"
 )
 
@@ -186,7 +186,7 @@ def two_temperature(
         if density is not None or isinstance(together, NOfM):
             ranked = "a density" if density is not None else "N:M"
             raise ArgumentError(
-                f"clip: scores that are clipped are equal, and {ranked} ranks them; give one of them"
+                f"clip: clipped scores are equal, so {ranked} cannot rank them; leave out clip or {ranked}"
             )
     return Training(
         "two_temperature",
@@ -273,7 +273,7 @@ def _priced(settings: Settings, state: TrainState, mask: PyTree) -> Array:
     weights, before, units, _ = state.fixed
     value = settings.penalty(within(units.spread(mask, weights), before))
     if not isinstance(value, Array | float | int) or jnp.shape(value):
-        raise ArgumentError(f"penalty: expected a function whose value is one number, got {shown(value)}")
+        raise ArgumentError(f"penalty: expected a function that returns one number, got {shown(value)}")
     return jnp.asarray(value)
 
 

@@ -86,7 +86,7 @@ def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyT
     kinds = {group.kind for group in groups.groups.values()}
     there = [word for word in ("neurons", "channels", "heads") if word in kinds]
     if not there:
-        raise ArgumentError("model: it has neither neurons nor channels nor heads that are hidden")
+        raise ArgumentError("model: it has no hidden neurons, channels or heads to score")
     return _of_params(groups.units(*there), params).over(selection)
 
 

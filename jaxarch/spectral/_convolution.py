@@ -104,9 +104,9 @@ def convolutional_feedforward(
     _check_pictures(x, factors[:-1])
     hidden = len(factors) - 1
     masks = [None] * hidden if neurons is None else neurons
-    check_list("neurons", masks, f"{hidden} masks, one a hidden layer")
+    check_list("neurons", masks, f"{hidden} masks, one per hidden layer")
     if len(masks) != hidden:
-        raise ArgumentError(f"neurons: expected {hidden} masks, one a hidden layer, got {len(masks)}")
+        raise ArgumentError(f"neurons: expected {hidden} masks, one per hidden layer, got {len(masks)}")
     for kept, phi in zip(masks, factors[:-1], strict=True):
         if kept is not None and jnp.shape(kept) != phi.shape[3:]:
             raise ArgumentError(f"neurons: expected a mask of shape {phi.shape[3:]}, got {shown(kept)}")
@@ -156,7 +156,8 @@ def convolutional_weights(
     """
     if is_traced((params, state)):
         raise ArgumentError(
-            "params: the channels that are left decide the shapes; export outside of jit and vmap"
+            "params: they are traced, but the channels that are left decide shapes; call this outside of "
+            "jit and vmap"
         )
     factors, eigenvalues = unpack_convolutions(params)
     _check(factors, eigenvalues, strides)
@@ -204,7 +205,7 @@ def direct_convolution(weights: Convolutions, x: Array, activation: Activation =
       [[5.]]
     """
     if not isinstance(weights, Convolutions):
-        raise ArgumentError(f"weights: expected Convolutions, of convolutional_weights; got {shown(weights)}")
+        raise ArgumentError(f"weights: expected the result of convolutional_weights, got {shown(weights)}")
     kernels, strides = weights
     check_callable("activation", activation, "z")
     check_mapping("weights", kernels, "a dict of kernels by name")
@@ -258,7 +259,7 @@ def unpack_convolutions(params: PyTree) -> tuple[list[Array], list[Array]]:
         return factors, [values[f"L{i + 2}"] for i in range(len(values))]
     except (KeyError, TypeError, IndexError, AttributeError):
         raise ArgumentError(
-            'params: expected those of a spectral network of pictures, {"factors": {"phi1": ...}, '
+            'params: expected parameters of a convolutional spectral network, {"factors": {"phi1": ...}, '
             '"eigenvalues": {"L2": ...}}'
         ) from None
 
@@ -281,7 +282,9 @@ def _check(factors: Sequence[Array], eigenvalues: Sequence[Array], strides: Sequ
     check_list("factors", factors, "kernels phi_1, ..., phi_B")
     check_list("eigenvalues", eigenvalues, "vectors L_2, ..., L_{B+1}")
     if len(factors) < 2:
-        raise ArgumentError(f"factors: expected a kernel between pictures and a last one, got {len(factors)}")
+        raise ArgumentError(
+            f"factors: expected at least two kernels, the last one over means, got {len(factors)}"
+        )
     for i, phi in enumerate(factors, 1):
         _check_kernel(f"factors: phi_{i}", phi, f"N_{i}, N_{i + 1}")
         shape = phi.shape
@@ -291,7 +294,9 @@ def _check(factors: Sequence[Array], eigenvalues: Sequence[Array], strides: Sequ
                 f"outputs; got shape {shape}"
             )
     if factors[-1].shape[0] != 1:
-        raise ArgumentError(f"factors: the last is of means, 1x1, got shape {factors[-1].shape}")
+        raise ArgumentError(
+            f"factors: expected a last kernel of window 1x1, applied to means, got shape {factors[-1].shape}"
+        )
     if len(eigenvalues) != len(factors):
         raise ArgumentError(
             f"eigenvalues: expected {len(factors)} vectors, L_2 to L_{len(factors) + 1}, got "
@@ -303,10 +308,10 @@ def _check(factors: Sequence[Array], eigenvalues: Sequence[Array], strides: Sequ
             raise ArgumentError(
                 f"eigenvalues: L_{i} must have shape ({phi.shape[3]},), got {jnp.shape(values)}"
             )
-    check_list("strides", strides, "integers, one for each convolution between pictures")
+    check_list("strides", strides, "integers, one for each convolution but the last")
     if len(strides) != len(factors) - 1:
         raise ArgumentError(
-            f"strides: expected {len(factors) - 1}, one for each convolution between pictures, got "
+            f"strides: expected {len(factors) - 1}, one for each convolution but the last, got "
             f"{shown(strides)}"
         )
     _check_strides(strides)
@@ -334,9 +339,7 @@ def _check_pictures(x: Array, kernels: Sequence[Array]) -> None:
     check_array("x", x)
     channels = kernels[0].shape[2]
     if x.ndim != 4 or x.shape[-1] != channels:
-        raise ArgumentError(
-            f"x: expected pictures of shape (batch, height, width, {channels}), got {x.shape}"
-        )
+        raise ArgumentError(f"x: expected images of shape (batch, height, width, {channels}), got {x.shape}")
     for kernel in kernels:
         if kernel.dtype != x.dtype:
             raise ArgumentError(f"x: expected the dtype of the kernels, {kernel.dtype}, got {x.dtype}")

@@ -71,7 +71,8 @@ def direct_weights(
     """
     if is_traced((params, state)):
         raise ArgumentError(
-            "params: the neurons that are left decide the shapes; export outside of jit and vmap"
+            "params: they are traced, but the neurons that are left decide shapes; call this outside of jit "
+            "and vmap"
         )
     check_flag("bias", bias)
     check_flag("skips", skips)
@@ -84,7 +85,9 @@ def direct_weights(
     if bias:
         kept[1] = kept[1][:-1]
     if not skips and not all(neurons.size for neurons in kept.values()):
-        raise ArgumentError("state: a layer has no neurons left, and there are no skip connections past it")
+        raise ArgumentError(
+            "state: a layer has no neurons left, and no skip connections bypass it; keep at least one neuron"
+        )
     biases = {}
     if bias:
         biases = {
@@ -119,17 +122,17 @@ def _check_one_network(params: PyTree) -> None:
     """Raise if parameters are a module, or belong to many runs."""
     if not isinstance(params, Mapping) and any(hasattr(params, name) for name in FACTORS.values()):
         raise ArgumentError(
-            f"params: expected parameters, got a module, {type(params).__name__}; of an NNX module they are "
-            "nnx.state(module, nnx.Param), and its neurons nnx.state(module)"
+            f"params: expected parameters, got the module {type(params).__name__}; for an NNX module, pass "
+            "nnx.state(module, nnx.Param), and nnx.state(module) as the state"
         )
     depths = {jnp.ndim(leaf) for path, leaf in named_leaves(params).items() if "/phi" in path}
     if 4 in depths:
         raise ArgumentError(
-            "params: the kernels of a network of pictures are exported by spectral.convolutional_weights"
+            "params: they belong to a convolutional network; use spectral.convolutional_weights"
         )
     if depths == {3}:
         raise ArgumentError(
-            "params: they have a leading axis of runs; export one network, network.of_run(i), at a time"
+            "params: they have a leading axis of runs; pass those of one run, network.of_run(i)"
         )
 
 
@@ -182,8 +185,8 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
       >>> jaxarch.spectral.direct_widths(weights)
       (4, 3, 2)
     """
-    wrong = "weights: expected those of a network in direct space, "
-    check_mapping("weights", weights, 'those of a network in direct space, {"W2_1": ...}')
+    wrong = "weights: expected the weights of a network in direct space, "
+    check_mapping("weights", weights, 'the weights of a network in direct space, {"W2_1": ...}')
     named = [(str(name), BUNDLE.fullmatch(str(name))) for name in weights]
     names = [(name, match) for name, match in named if not re.fullmatch(r"b\d+", name)]
     given = shortened(", ".join(name for name, _ in named), 160)
@@ -198,13 +201,14 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
         for layer, size in zip(map(int, match.groups()), weights[name].shape, strict=True):
             if sizes.setdefault(layer, size) != size:
                 raise ArgumentError(
-                    f"weights: {name} has {size} neurons in layer {layer}, not {sizes[layer]}"
+                    f"weights: {name} has {size} neurons in layer {layer}, but other weights have "
+                    f"{sizes[layer]}"
                 )
     layers = range(1, max(sizes) + 1)
     if any(i not in sizes for i in layers) or any(
         not any(f"W{i}_{j}" in weights for j in range(1, i)) for i in layers[1:]
     ):
-        raise ArgumentError(wrong + f"a bundle into every layer; got {given}")
+        raise ArgumentError(wrong + f"with a bundle into every layer; got {given}")
     for i in layers:
         bias = weights.get(f"b{i}")
         if bias is not None and getattr(bias, "shape", None) not in ((sizes[i],), (1,), ()):

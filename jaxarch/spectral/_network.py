@@ -139,10 +139,10 @@ def init(
 
 def check_starts(eigenvalues: Any, widths: Sequence[int]) -> None:
     """Raise unless there is one start per layer: a number, an array of its width, or a function."""
-    check_list("eigenvalues", eigenvalues, f"{len(widths)} starts, one a layer")
+    check_list("eigenvalues", eigenvalues, f"{len(widths)} starts, one per layer")
     if len(eigenvalues) != len(widths):
         raise ArgumentError(
-            f"eigenvalues: expected {len(widths)} starts, one a layer, got {len(eigenvalues)}"
+            f"eigenvalues: expected {len(widths)} starts, one per layer, got {len(eigenvalues)}"
         )
     for i, (start, size) in enumerate(zip(eigenvalues, widths, strict=True), 1):
         if callable(start):
@@ -152,7 +152,7 @@ def check_starts(eigenvalues: Any, widths: Sequence[int]) -> None:
         is_real = any(jnp.issubdtype(values.dtype, kind) for kind in (np.integer, np.floating, np.bool_))
         if not is_real or values.shape not in ((), (size,)):
             raise ArgumentError(
-                f"eigenvalues: L_{i} starts from a number, an array of shape ({size},) or an initialiser, "
+                f"eigenvalues: expected a number, an array of shape ({size},) or an initializer for L_{i}, "
                 f"got {shown(start)}"
             )
 
@@ -209,7 +209,7 @@ def unpack(params: PyTree, form: Form = "eigendecomposition") -> tuple[list[Arra
     check_form(form)
     if form_of(params) != form:
         raise ArgumentError(
-            f"params: expected those of a network of the form {form!r}, got {form_of(params)!r} ones"
+            f"params: expected parameters of the form {form!r}, got the form {form_of(params)!r}"
         )
     try:
         vectors, values = (named_leaves(params[kind]) for kind in (FACTORS[form], "eigenvalues"))
@@ -226,9 +226,9 @@ def unpack(params: PyTree, form: Form = "eigendecomposition") -> tuple[list[Arra
 
 def _not_spectral() -> ArgumentError:
     return ArgumentError(
-        "params: expected those of a spectral network, "
-        '{"eigenvectors": {"phi1": ...}, "eigenvalues": {"L2": ...}}, in the gated form "factors" for '
-        '"eigenvectors"'
+        "params: expected parameters of a spectral network, "
+        '{"eigenvectors": {"phi1": ...}, "eigenvalues": {"L2": ...}}, with "factors" instead of '
+        '"eigenvectors" in the gated form'
     )
 
 
@@ -263,8 +263,8 @@ def hidden_eigenvalues(params: PyTree) -> PyTree:
 
     if not any(is_hidden(path, leaf) for path, leaf in names.items()):
         raise ArgumentError(
-            "params: there are no hidden eigenvalues, as of jaxarch.spectral_network with three layers or "
-            f"more; the leaves are: {shortened(', '.join(names), 160)}"
+            "params: they have no hidden eigenvalues; expected a network such as jaxarch.spectral_network "
+            f"with three layers or more; the leaves are: {shortened(', '.join(names), 160)}"
         )
     return select(params, is_hidden)
 
@@ -294,7 +294,10 @@ def with_neurons(state: PyTree, mask: PyTree) -> PyTree:
         if all(len(name) == 2 for name in names):
             return {**state, "neurons": {name[1]: neurons["/".join(name)] for name in names}}
     if absent := neurons.keys() - places.keys():
-        raise ArgumentError(f"state: the model has no place for removed neurons, {sorted(absent)[0]!r}")
+        raise ArgumentError(
+            f"state: the model's state has no entry {sorted(absent)[0]!r} for removed neurons; use a model "
+            "with one, such as jaxarch.models.SpectralMLP"
+        )
     return jax.tree_util.tree_map_with_path(lambda path, leaf: neurons.get(path_name(path), leaf), state)
 
 
@@ -320,7 +323,7 @@ def unpack_neurons(state: PyTree, layers: int) -> Neurons:
     hidden = [f"L{i}" for i in range(2, layers)]
     if unknown := kept.keys() - set(hidden):
         raise ArgumentError(
-            f"state: it masks neurons of {sorted(unknown)[0]!r}; the hidden layers are "
+            f"state: it masks neurons of {sorted(unknown)[0]!r}, but the hidden layers are "
             f"{', '.join(hidden) or 'none'}"
         )
     return [kept.get(f"L{i}") for i in range(2, layers)]
@@ -523,9 +526,9 @@ def _activations(
     """Return the activation of each hidden layer, 0 for removed neurons; `axis` is the axis of neurons."""
     if neurons is None:
         return [activation] * hidden
-    check_list("neurons", neurons, f"{hidden} masks, one a hidden layer")
+    check_list("neurons", neurons, f"{hidden} masks, one per hidden layer")
     if len(neurons) != hidden:
-        raise ArgumentError(f"neurons: expected {hidden} masks, one a hidden layer, got {len(neurons)}")
+        raise ArgumentError(f"neurons: expected {hidden} masks, one per hidden layer, got {len(neurons)}")
 
     def of_layer(kept: Array | None) -> Activation:
         if kept is None:
@@ -563,9 +566,11 @@ def check_activation(activation: Activation) -> None:
     except Exception as error:
         raise ArgumentError(f"activation: it cannot be applied to an array: {one_line(error)}") from error
     if shape != like.shape:
-        raise ArgumentError(f"activation: expected an elementwise function; it makes {like.shape} {shape}")
+        raise ArgumentError(
+            f"activation: expected an elementwise function; it turns shape {like.shape} into {shape}"
+        )
     if not jnp.issubdtype(dtype, jnp.floating):
-        raise ArgumentError(f"activation: expected floating-point values, got {dtype}")
+        raise ArgumentError(f"activation: expected it to return floating-point values, got {dtype}")
     # One input at a time, since vmap would compile. The values are concrete also inside jit.
     with jax.ensure_compile_time_eval():
         before = jnp.asarray([[-1.5, 0.25, 2.0], [3.0, -0.5, 1.0]])

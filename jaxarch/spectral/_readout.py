@@ -137,7 +137,8 @@ def gamma_norm(params: PyTree, state: PyTree | None = None) -> Array:
     phi, _ = unpack(params, form_of(params))
     if len(phi) != 2:
         raise ArgumentError(
-            f"params: Gamma is of networks with one hidden layer, this one has {len(phi) - 1}; use path_norms"
+            f"params: Gamma is defined for one hidden layer, and this network has {len(phi) - 1}; use "
+            "path_norms"
         )
     return jnp.linalg.norm(path_norms(params, state)["L2"])
 

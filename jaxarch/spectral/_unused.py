@@ -40,9 +40,7 @@ def without_unused(weights: Mapping[str, Array]) -> dict[str, Array]:
       {'W2_1': [[1.0, 1.0]]}
     """
     if is_traced(weights):
-        raise ArgumentError(
-            "weights: they decide the shapes; take unused neurons out outside of jit and vmap"
-        )
+        raise ArgumentError("weights: they are traced, but decide shapes; call this outside of jit and vmap")
     widths = direct_widths(weights)
     layers = range(1, len(widths) + 1)
     bundles = direct_bundles(weights)
@@ -55,7 +53,7 @@ def without_unused(weights: Mapping[str, Array]) -> dict[str, Array]:
     for i in left[1:]:
         if not any((i, j) in bundles for j in left):
             raise ArgumentError(
-                f"weights: nothing leads into layer {i}: no neurons are left in a layer before it, and there "
-                "are no skip connections past that"
+                f"weights: nothing leads into layer {i}: a layer before it has no neurons left, and no skip "
+                "connections bypass that layer"
             )
     return of_neurons(bundles, {i: weights[f"b{i}"] for i in layers if f"b{i}" in weights}, kept)

@@ -241,8 +241,7 @@ def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
         _check_block(name, array, axes)
     if outer.shape != phi.shape[:1] or inner.shape not in (phi.shape[1:], (1,)):
         raise ArgumentError(
-            f"phi: expected shape (N_i, N_{{i-1}}) as outer and inner say, {outer.shape + inner.shape}; got "
-            f"{phi.shape}"
+            f"phi: expected shape {outer.shape + inner.shape}, the sizes of outer and inner, got {phi.shape}"
         )
     return phi * (inner[None, :] - outer[:, None])
 
@@ -406,8 +405,8 @@ def dense(blocks: Blocks) -> Any:
     for (i, j), block in blocks.items():
         if block.shape != (sizes.get(i), sizes.get(j)):
             raise ArgumentError(
-                f"blocks: block {(i, j)} must have the shape that the diagonal says, "
-                f"{(sizes.get(i), sizes.get(j))}; got {block.shape}"
+                f"blocks: block {(i, j)} must have shape {(sizes.get(i), sizes.get(j))}, set by the "
+                f"diagonal blocks; got {block.shape}"
             )
     dtype = blocks[layers[-1], layers[-1]].dtype
     # NumPy's constants may be mixed with JAX arrays; then the result is JAX's.
@@ -455,10 +454,10 @@ def check_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any] = _NOT_
             )
     if eigenvalues is _NOT_GIVEN:
         return
-    check_list("eigenvalues", eigenvalues, "vectors, one a layer")
+    check_list("eigenvalues", eigenvalues, "vectors, one per layer")
     if len(eigenvalues) != len(sizes):
         raise ArgumentError(
-            f"eigenvalues: expected {len(sizes)} vectors, one a layer, got {len(eigenvalues)}"
+            f"eigenvalues: expected {len(sizes)} vectors, one per layer, got {len(eigenvalues)}"
         )
     for i, (values, size) in enumerate(zip(eigenvalues, sizes, strict=True), 1):
         _check_entries(f"eigenvalues: L_{i}", values)
@@ -492,9 +491,9 @@ def _check_block(name: str, array: Any, axes: int) -> None:
 
 def _check_columns(eigenvectors: Sequence[Any], a: Sequence[Any]) -> None:
     """Raise unless there is a block for each layer: the number 0, or one row per neuron."""
-    check_list("a", a, f"{len(eigenvectors) + 1} blocks, one a layer")
+    check_list("a", a, f"{len(eigenvectors) + 1} blocks, one per layer")
     if len(a) != len(eigenvectors) + 1:
-        raise ArgumentError(f"a: expected {len(eigenvectors) + 1} blocks, one a layer, got {len(a)}")
+        raise ArgumentError(f"a: expected {len(eigenvectors) + 1} blocks, one per layer, got {len(a)}")
     sizes = [eigenvectors[0].shape[1]] + [phi.shape[0] for phi in eigenvectors]
     for i, (block, size) in enumerate(zip(a, sizes, strict=True), 1):
         if isinstance(block, int) and block == 0:
@@ -509,7 +508,7 @@ def _check_block_matrix(name: str, blocks: Blocks) -> None:
     check_mapping(name, blocks, "a dict of blocks by (i, j)")
     if not any(isinstance(key, tuple) and len(key) == 2 and key[0] == key[1] for key in blocks):
         raise ArgumentError(
-            f"{name}: expected blocks by (i, j), and on the diagonal; got {shown(list(blocks))}"
+            f"{name}: expected blocks by (i, j), including the diagonal; got {shown(list(blocks))}"
         )
     for key, block in blocks.items():
         if not isinstance(key, tuple) or len(key) != 2:
@@ -549,7 +548,9 @@ def _times(coefficient: int, block: Any) -> Any:
     try:
         return (coefficient if block.dtype.kind in "iuO" else float(coefficient)) * block
     except OverflowError:
-        raise ArgumentError(f"n: {block.dtype} does not hold the coefficient {shown(coefficient)}") from None
+        raise ArgumentError(
+            f"n: the coefficient {shown(coefficient)} is too large for {block.dtype}; use a wider dtype"
+        ) from None
 
 
 def _scaled(coefficient: int, blocks: Blocks) -> Blocks:

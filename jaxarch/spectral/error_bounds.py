@@ -144,6 +144,8 @@ def _in_float64(arrays: Sequence[Any]) -> list[Any]:
 def _gamma(k: int, dtype: Any) -> float:
     """Return the relative error of k successive roundings."""
     if not jnp.issubdtype(dtype, jnp.floating):
-        raise ArgumentError(f"eigenvectors: expected the floating-point dtype computed in, got {dtype}")
+        raise ArgumentError(
+            f"eigenvectors: expected the floating-point dtype of the computation, got {dtype}"
+        )
     ku = k * float(jnp.finfo(dtype).eps) / 2
     return ku / (1 - ku) if ku < 1 else np.inf

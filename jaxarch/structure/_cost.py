@@ -118,9 +118,9 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
     function, tree, examples = function_of(model, about, inputs, examples=1)
     if isinstance(model, Network):
         if mask is not None:
-            raise ArgumentError("mask: a network has its own; leave it out")
+            raise ArgumentError("mask: the network has its own mask; leave mask out")
         if batch is not None:
-            raise ArgumentError("batch: a network is traced with one example; leave it out")
+            raise ArgumentError("batch: a network is always traced with one example; leave batch out")
         parameters, masked = named_leaves(model.params), named_leaves(model.mask)
         groups = axis_groups(function, tree, *examples)
         return _cost(groups, tree, (1, "given"), set(masked), set(parameters))
@@ -130,13 +130,18 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
         # Tokens of sequences may count as examples too, so that a batch may span several leading axes.
         sizes = {size for shape in shapes for size in (*shape, *itertools.accumulate(shape, operator.mul))}
         if batch > 1 and batch not in sizes:
-            raise ArgumentError(f"batch: expected the number of examples, got {batch}; inputs have {shapes}")
+            raise ArgumentError(
+                f"batch: expected the number of examples in the inputs, got {batch}; the inputs have shapes "
+                f"{shapes}"
+            )
     has_values = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree))
     if is_traced((tree, mask)):
-        raise ArgumentError("tree: its values, which are traced, decide; call this outside of jit and vmap")
+        raise ArgumentError("tree: its values are traced; call this outside of jit and vmap")
     if mask is not None:
         if not has_values:
-            raise ArgumentError("mask: what it leaves is counted of arrays, and the tree has shapes alone")
+            raise ArgumentError(
+                "mask: a masked count needs arrays, but the tree has only shapes; pass arrays"
+            )
         check_booleans(mask)
         tree = apply_mask(mask, tree)
     groups = axis_groups(function, tree, *examples)
@@ -324,7 +329,7 @@ def _tree(groups: Groups, leaves: Mapping[str, Any]) -> PyTree:
 
 def _notes(products: Products, masked: Collection[str], total: LayerCost) -> Iterable[str]:
     if products.chosen:
-        yield "of the branches of a cond the dearest is counted"
+        yield "of the branches of a cond, the most expensive is counted"
     computed = [
         product.layer
         for product in products.found
@@ -333,8 +338,11 @@ def _notes(products: Products, masked: Collection[str], total: LayerCost) -> Ite
     ]
     if computed:
         names = ", ".join(dict.fromkeys(computed))
-        yield f"which weights are taken is computed, so the mask does not lessen the products of {names}"
+        yield (
+            f"the weights of {names} are chosen at run time, so the mask does not reduce the count of their "
+            "products"
+        )
     if total.masked is not None and total.shrunk is not None:
         is_masked = total.masked.parameters < total.dense.parameters
         if is_masked and total.shrunk == total.dense:
-            yield "the zeros are scattered: nothing becomes smaller; dense hardware saves nothing"
+            yield "the zeros are scattered, so no array becomes smaller and dense hardware saves nothing"

@@ -154,9 +154,8 @@ class _Whole:
         if not all(_split(axis, of.spread(kept), found) for axis, of in pairs):
             name = inner(self._step.eqn).jaxpr.debug_info.func_name
             raise ArgumentError(
-                "function: its derivative cannot be taken without the units that were cut, since the rule of "
-                f"{name!r} does more with them than the function itself; differentiate the whole model, or "
-                "run the model's own code on the smaller arrays"
+                f"function: the derivative rule of {name!r} needs units that were cut; differentiate the "
+                "whole model, or run the model's own code on the smaller arrays"
             )
         return found
 

@@ -22,13 +22,13 @@ from jaxarch.structure._scans import scan_counts
 Axes = tuple[Axis, ...]
 """The axes of one array."""
 
-INPUTS, OUTPUTS = "it is an input's", "it is an output's"
-MOVED_ALONG = "it is the place that a convolution moves along"
-POOLED_ALONG = "it is the place that a pooling moves along"
+INPUTS, OUTPUTS = "it is an axis of an input", "it is an axis of an output"
+MOVED_ALONG = "a convolution moves along it"
+POOLED_ALONG = "a pooling moves along it"
 AS_THEY_MUST_BE = (INPUTS, OUTPUTS, MOVED_ALONG, POOLED_ALONG)
 """Reasons for axes to stay that no user would want to remove."""
 NO_RULE = "there is no rule for"
-UNREAD = "nothing that the outputs depend on reads it"
+UNREAD = "no output depends on it"
 
 
 def fresh(atom: Any) -> Axes:
@@ -200,7 +200,7 @@ def _call(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _C
 
 def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _Called:
     consts, carries = scan_counts(eqn)
-    why = "it is the axis that a scan goes along"
+    why = "a scan runs along it"
     rows = inputs[consts + carries :]
     freeze([axes[0] for axes in rows], why)
     inside = [*inputs[: consts + carries], *(axes[1:] for axes in rows)]
@@ -344,8 +344,8 @@ def _slice(eqn: JaxprEqn, array: Axes) -> list[Axes]:
             inside = Axis(stop - start)
             unify(axis, in_a_row([Axis(start), inside, Axis(axis.size - stop)]))
         else:
-            axis.freeze("it is sliced with a stride")
-            inside = Axis(len(range(start, stop, stride)), frozen="it is sliced with a stride")
+            axis.freeze("strided slices are not supported yet")
+            inside = Axis(len(range(start, stop, stride)), frozen="strided slices are not supported yet")
         axes.append(inside)
     return [tuple(axes)]
 
@@ -354,7 +354,7 @@ def _pad(eqn: JaxprEqn, array: Axes, value: Axes) -> list[Axes]:
     axes = []
     for axis, (low, high, between) in zip(array, eqn.params["padding_config"], strict=True):
         if min(low, high) < 0 or between:
-            axis.freeze("it is padded between its units, or cut")
+            axis.freeze("it is padded between its units, or cropped")
             size = axis.size + low + high + max(axis.size - 1, 0) * between
             axes.append(Axis(size, frozen="it is padded"))
         else:
@@ -381,7 +381,7 @@ def _window(
 
 
 def _dynamic_slice(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
-    why = "it is sliced at a computed place"
+    why = "it is sliced at a computed index"
     return [_window(array, fresh(eqn.outvars[0]), eqn.params["slice_sizes"], why)]
 
 
@@ -392,7 +392,7 @@ def update_of(eqn: JaxprEqn) -> int:
 
 def _written(eqn: JaxprEqn, array: Axes, *others: Axes) -> list[Axes]:
     """Write or add one array into another; axes that are written whole are unified."""
-    why, number = "it is written to at a computed place", update_of(eqn)
+    why, number = "it is written to at a computed index", update_of(eqn)
     pairs, update = written_whole(eqn), others[number - 1]
     for one, other in pairs.items():
         unify(array[one], update[other])
@@ -418,7 +418,7 @@ def written_whole(eqn: JaxprEqn) -> dict[int, int]:
 
 def _gather(eqn: JaxprEqn, array: Axes, places: Axes) -> list[Axes]:
     """Take slices at computed places: the output has the axes taken whole, and the axes of the places."""
-    numbers, why = eqn.params["dimension_numbers"], "it is looked up at computed places"
+    numbers, why = eqn.params["dimension_numbers"], "it is indexed by computed values"
     batching = getattr(numbers, "operand_batching_dims", ())
     left_out = {*numbers.collapsed_slice_dims, *batching}
     outputs = list(fresh(eqn.outvars[0]))
@@ -518,7 +518,7 @@ def _ragged_dot(eqn: JaxprEqn, first: Axes, second: Axes, sizes: Axes) -> list[A
     rows, groups = numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions
     if len(rows) != 1 or rows[0] in (*contracted[0], *batched[0]):
         return _unknown(eqn, first, second, sizes)
-    freeze([first[rows[0]], *(second[index] for index in groups), *sizes], "it is made of groups of rows")
+    freeze([first[rows[0]], *(second[index] for index in groups), *sizes], "it consists of groups of rows")
     for left, right in itertools.chain(zip(*contracted, strict=True), zip(*batched, strict=True)):
         unify(first[left], second[right])
     free = [axis for index, axis in enumerate(first) if index not in (*contracted[0], *batched[0])]
@@ -588,9 +588,9 @@ Their inputs and outputs have these axes at the same positions as the first inpu
 """
 
 _WORKS = {
-    **dict.fromkeys(_IN_THEIR_ORDER, "its units are added up in their order"),
+    **dict.fromkeys(_IN_THEIR_ORDER, "its units are accumulated in order"),
     **dict.fromkeys(_WINDOWS, POOLED_ALONG),
-    **dict.fromkeys(("argmax", "argmin"), "the number of one of its units is a result"),
+    **dict.fromkeys(("argmax", "argmin"), "the index of one of its units is a result"),
     **dict.fromkeys(("approx_top_k", "sort", "top_k"), "its units are sorted"),
 }
 """The reasons why axes stay that primitives work along."""

@@ -152,7 +152,9 @@ class Groups:
         if not self._updates:
             return [None] * len(jax.tree.leaves(outputs))
         if not isinstance(outputs, tuple) or len(outputs) != 2:
-            raise ArgumentError("function: expected (outputs, leaves), since it updates leaves of the tree")
+            raise ArgumentError(
+                "function: expected it to return (outputs, leaves), since it updates leaves of the tree"
+            )
         shapes, found = named_leaves(self._shapes), []
         for path, leaf in named_leaves(outputs[1]).items():
             if path not in shapes:
@@ -290,10 +292,12 @@ class Groups:
         """
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree)):
             raise ArgumentError(
-                "tree: which units are needed depends on its values; expected arrays, got shapes"
+                "tree: expected arrays, since their values decide which units are needed; got shapes"
             )
         if is_traced(tree):
-            raise ArgumentError("tree: which units are needed depends on its values, which are traced")
+            raise ArgumentError(
+                "tree: its values decide which units are needed, but are traced; call this outside of jit"
+            )
         leaves = [*zip(self._leaves, jax.tree.leaves(tree), strict=True)]
         values = []
         for index, var in enumerate(self._program.closed.jaxpr.invars):
@@ -361,7 +365,7 @@ class Groups:
                         f"units: the model has no {word}; it has {', '.join(there)}{why and f'; {why}'}"
                     )
                 raise ArgumentError(
-                    f"units: no such units: {shown(word)}; {did_you_mean(str(word), [*there, *self.groups])}"
+                    f"units: unknown units {shown(word)}; {did_you_mean(str(word), [*there, *self.groups])}"
                 )
         if not which:
             raise ArgumentError(
@@ -397,7 +401,7 @@ class Groups:
         why, where = next(iter(found.items()))
         more = sum(map(len, found.values())) - 1
         others = f" and {more} more" if more else ""
-        return f"left out, since they stay whole: {where[0]}{others} ({why}); see `frozen`"
+        return f"axes that cannot be cut are left out: {where[0]}{others} ({why}); see `frozen`"
 
     def cut(self, tree: PyTree, kept: Mapping[str, Any]) -> PyTree:
         """Cut the leaves to some units of some groups.
@@ -421,7 +425,10 @@ class Groups:
         def smaller(path: str, leaf: Any) -> Any:
             axes = self._leaves.get(path)
             if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
-                raise ArgumentError(f"tree: the groups are not of {path!r} of shape {jnp.shape(leaf)}")
+                raise ArgumentError(
+                    f"tree: the groups have no leaf {path!r} of shape {jnp.shape(leaf)}; pass the tree they "
+                    "were found with"
+                )
             return _cut_as_split(leaf, axes, of_atom)
 
         return tree_map_with_path(lambda path, leaf: smaller(path_name(path), leaf), tree)
@@ -487,14 +494,13 @@ class Groups:
             if given != expected:
                 path = next(path for path in [*expected, *given] if given.get(path) != expected.get(path))
                 raise ArgumentError(
-                    f"tree: expected {path!r} of shape {expected.get(path)}, as it is cut, got "
-                    f"{given.get(path)}"
+                    f"tree: expected {path!r} cut to shape {expected.get(path)}, got {given.get(path)}"
                 )
             again = Groups(self._function, self._shapes, inputs, self._updates, self._beside)
             if apart := self.apart(again, kept):
                 raise ArgumentError(
-                    f"inputs: with inputs of these shapes other units of {apart} belong together; find the "
-                    "groups with an example of such inputs"
+                    f"inputs: with inputs of these shapes, other units of {apart} belong together; find the "
+                    "groups again with inputs of these shapes"
                 )
             of_again = again._of_atoms(again.of_these(kept))
             leaves = [*jax.tree.leaves(tree), *jax.tree.leaves(inputs)]
@@ -546,24 +552,26 @@ class Groups:
             )
             if one != other:
                 raise ArgumentError(
-                    f"tree: expected {path!r} as the groups were found with it, {shown(one)}, got "
-                    f"{shown(other)}; a masked model is masks.apply_mask(mask, params)"
+                    f"tree: expected {path!r} with the shape and dtype that the groups were found with, "
+                    f"{shown(one)}, got {shown(other)}; a masked model is masks.apply_mask(mask, params)"
                 )
 
     def _of_atoms(self, kept: Mapping[str, Any]) -> dict[Axis, np.ndarray]:
         if not isinstance(kept, Mapping):
-            raise ArgumentError(f"kept: expected a dict, of booleans by name of the group, got {shown(kept)}")
+            raise ArgumentError(f"kept: expected a dict from group names to booleans, got {shown(kept)}")
         of_atom = {}
         for name, units in kept.items():
             if name not in self.groups:
                 there = did_you_mean(str(name), self.groups) if self.groups else str(self)
-                raise ArgumentError(f"kept: no such group: {shown(name)}; {there}")
+                raise ArgumentError(f"kept: unknown group {shown(name)}; {there}")
             if is_traced(units):
-                raise ArgumentError(f"kept: the units of {shown(name)} decide sizes, and are traced")
+                raise ArgumentError(
+                    f"kept: the units of {shown(name)} are traced, but decide sizes; call this outside of jit"
+                )
             units, size = np.asarray(units), self.groups[name].size
             if units.shape != (size,) or units.dtype != bool or not units.any():
                 raise ArgumentError(
-                    f"kept: expected {size} booleans of {shown(name)}, at least one of them true, got "
+                    f"kept: expected {size} booleans for {shown(name)}, at least one of them true, got "
                     f"{shown(units)}"
                 )
             of_atom[self._atoms[name]] = units
@@ -592,7 +600,7 @@ class Groups:
 
     def __str__(self) -> str:
         if not self.groups:
-            return f"no group, since everything stays: {self._why() or 'no leaves'}"
+            return f"no groups, since no axis can be cut: {self._why() or 'no leaves'}"
         rows = [("group", "units", "kind", "axes")]
         for group in self.groups.values():
             axes = ", ".join(f"{path}[{axis}]" for path, axis in group.axes)

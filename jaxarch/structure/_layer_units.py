@@ -46,7 +46,7 @@ def layer_units(groups: Groups) -> tuple[LayerUnits, ...]:
     """
     if not isinstance(groups, Groups):
         raise ArgumentError(
-            f"groups: expected those of axis_groups(function, params, x), got {shown(groups)}"
+            f"groups: expected the result of axis_groups(function, params, x), got {shown(groups)}"
         )
     names = {atom: name for name, atom in groups._atoms.items()}
     found: dict[str, tuple[set[str], set[str], set[str]]] = {}

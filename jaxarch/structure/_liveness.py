@@ -326,7 +326,7 @@ def _reduced(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) 
     (array,), along = _inputs(step, record), _summed(step)
     entries = np.broadcast_to(np.expand_dims(needed[0], tuple(along)), array.open.shape)
     counts = entries & array.nonzero if step.eqn.primitive.name == "reduce_sum" else entries
-    _note_all(step.inputs[0], along, counts, array, sums, "they are summed up or normalized with others")
+    _note_all(step.inputs[0], along, counts, array, sums, "they are summed or normalized with others")
     return [entries]
 
 
@@ -343,7 +343,7 @@ def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums)
     of_y = multiplied_back(step.eqn, 1, x.nonzero, needed[0])
     index, taken_up = sums.folds.get(id(step), (0, np.zeros((), bool)))
     needs, value = ((of_x, x), (of_y, y))[index]
-    why = "they differ from place to place, as in padding" if id(step) in sums.folds else _NO_BIAS
+    why = "their values differ between positions, as with padding" if id(step) in sums.folds else _NO_BIAS
     counts = needs & value.nonzero & ~taken_up
     _note_all(step.inputs[index], _summed(step, index), counts, value, sums, why)
     return [of_x, of_y]
@@ -359,7 +359,7 @@ def _ragged(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -
     return [of_x, of_y, np.ones(sizes.open.shape, bool)]
 
 
-_NO_BIAS = "no bias of its own is added to what they are multiplied into"
+_NO_BIAS = "their product has no bias of its own to fold them into"
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(ENTRYWISE, _entrywise),

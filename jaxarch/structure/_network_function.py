@@ -39,7 +39,9 @@ def function_of(
     """
     if isinstance(model, Network):
         if not isinstance(about, Problem) or inputs:
-            raise ArgumentError(f"problem: expected the network's problem alone, got {shown(about)}")
+            raise ArgumentError(
+                f"problem: expected the network's problem and no other inputs, got {shown(about)}"
+            )
         leaves = masked_leaves(model)
         check_problem(model, about)
         function = problem_function(about, model.params, model.state)
@@ -47,7 +49,10 @@ def function_of(
     if not callable(model):
         raise ArgumentError(f"model: expected a network of one run or a function, got {shown(model)}")
     if isinstance(about, Problem):
-        raise ArgumentError("model: expected a network of one run beside a problem, got a function")
+        raise ArgumentError(
+            "model: expected a network of one run together with a problem, got a function; pass its inputs "
+            "instead"
+        )
     return model, about, inputs
 
 
@@ -63,7 +68,7 @@ def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callabl
       ArgumentError: a problem that predicts nothing.
     """
     if problem.predict is None:
-        raise ArgumentError("problem: it has no `predict`, which this needs")
+        raise ArgumentError("problem: it has no `predict`; give it one")
     predict = problem.predict
 
     def function(leaves: Leaves, batch: PyTree) -> Any:
@@ -98,15 +103,17 @@ def masked_leaves(network: Network) -> Leaves:
       ArgumentError: many runs at once, a bare architecture, traced values.
     """
     if not isinstance(network, Network):
-        raise ArgumentError(f"network: expected that of one run, network.of_run(0), got {shown(network)}")
-    if network.params is None:
-        raise ArgumentError("network: it is a bare architecture; retrain it first, retrain('cold')")
-    if is_traced((network.params, network.mask, network.state)):
         raise ArgumentError(
-            "network: its values, which are traced, decide; call this outside of jit and vmap"
+            f"network: expected a jaxarch.Network of one run, such as network.of_run(0), got {shown(network)}"
         )
+    if network.params is None:
+        raise ArgumentError(
+            "network: it is a bare architecture without weights; train it first, with retrain('cold')"
+        )
+    if is_traced((network.params, network.mask, network.state)):
+        raise ArgumentError("network: its values are traced; call this outside of jit and vmap")
     if network.info.failed_at is not None and np.ndim(network.info.failed_at):
-        raise ArgumentError("network: expected that of one run; take it with network.of_run(0)")
+        raise ArgumentError("network: it holds many runs; pass one, network.of_run(0)")
     params = network.params if network.mask is None else apply_mask(network.mask, network.params)
     return joined_leaves(params, network.state)
 
@@ -123,8 +130,9 @@ def check_problem(network: Network, problem: Problem) -> None:
         for path in [*wanted, *shapes]:
             if shapes.get(path) != wanted.get(path):
                 raise ArgumentError(
-                    f"network: expected {name} of the problem's model, {path!r} of shape {wanted.get(path)}, "
-                    f"got {shapes.get(path)}; of many runs, take one: network.of_run(0)"
+                    f"network: expected {name} of the problem's model, {path!r} of shape "
+                    f"{wanted.get(path)}, got {shapes.get(path)}; if the network holds many runs, pass one, "
+                    "network.of_run(0)"
                 )
 
 

@@ -85,20 +85,22 @@ class Shrunk:
             for row in rows
         ]
         constants = [
-            f"{name}: {int(units.sum())} that do not depend on the inputs stay: {why}"
+            f"{name}: {int(units.sum())} of the kept units do not depend on the inputs: {why}"
             for name, reasons in self.left.items()
             for why, units in reasons.items()
             if why != ONE_IS_KEPT
         ]
         if empty := [name for name, reasons in self.left.items() if ONE_IS_KEPT in reasons]:
-            constants.append(f"of these no unit is needed, and one is kept: {some_axes(empty)}")
+            constants.append(
+                f"no unit is needed; one is kept so that the axis is not empty: {some_axes(empty)}"
+            )
         reasons = self.groups.reasons().items()
-        whole = [f"left whole, since {why}: {axes}" for why, axes in reasons if why not in AS_THEY_MUST_BE]
+        whole = [f"not cut, since {why}: {axes}" for why, axes in reasons if why not in AS_THEY_MUST_BE]
         before, after = self.groups.entries(), sum(leaf.size for leaf in jax.tree.leaves(self.tree))
         how = (
-            "the function takes these arrays as it is"
+            "the function runs on these arrays unchanged"
             if self.same_function
-            else "by its program with these sizes"
+            else "the function is replaced by its traced program with these sizes"
         )
         return [
             *(table if self.kept else [str(self.groups)]),
@@ -202,7 +204,7 @@ def _named_if_slow(doing: str) -> Iterator[None]:
 
 
 _PATIENCE = 2.0
-_DOING = "shrink reads the program, then compiles the whole model and the smaller one to compare them"
+_DOING = "shrink traces the model, then compiles it and the smaller one to compare their outputs"
 
 
 @_named_if_slow(_DOING)
@@ -221,7 +223,9 @@ def shrink_function(
     """
     leaves = jax.tree.leaves(inputs)
     if is_traced(inputs) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
-        raise ArgumentError("inputs: expected arrays, on which both are compared, got what has no values")
+        raise ArgumentError(
+            "inputs: expected arrays, on which the two models are compared; got shapes or traced values"
+        )
     held = _snapshot(tree)
     fold = partial(_folded, function, held, fixed=(), updates=updates)
     found = fold(inputs)
@@ -363,8 +367,8 @@ def _guarded(
                     there = fold(shapes)
             if not _equal(found.folded, there.folded):
                 raise ArgumentError(
-                    "inputs: with these sizes other units do nothing than with those of the example that the "
-                    "model was shrunk on; shrink it on an example of these"
+                    "inputs: with these sizes, other units do nothing than with the inputs that the model "
+                    "was shrunk on; shrink it again with inputs of these sizes"
                 )
             known.add(sizes)  # Each combination of sizes is checked once.
         return smaller(small, *others)
@@ -407,18 +411,19 @@ def _smaller(
     if place and (failed or _nothing_else(whole)):
         source, broken = _first_nan(groups, tree), _not_finite(tree)
         if broken:
-            why = f"since {broken!r} has numbers that are NaN or infinite; look where it was trained"
+            why = f"since {broken!r} has NaN or infinite numbers; check its training"
         elif source:
             why = (
-                f"first in {source}, as of 0 / 0 in a norm of weights that are all 0; leave one of them, or "
-                "mask others"
+                f"first in {source}, for instance as 0 / 0 in a norm of weights that are all 0; keep one of "
+                "them, or mask others"
             )
         else:
-            why = "and so nothing can be compared; pass inputs on which it computes numbers"
+            why = "so outputs cannot be compared; pass inputs on which they are finite"
         raise ArgumentError(f"model: the masked model computes NaN at {place}, {why}")
     if failed:
         raise RuntimeError(
-            f"shrink: the smaller model differs by {difference:.1e} of the largest output; please report it"
+            f"shrink: the smaller model differs by {difference:.1e} of the largest output, a bug; please "
+            "report it"
         )
     return same, chosen, difference
 
@@ -644,8 +649,8 @@ def _smaller_problem(
             found = Groups(function, joined_leaves(params, state), inputs, updates, beside)
             if apart := groups.apart(found, kept):
                 raise ArgumentError(
-                    f"problem: units of {apart} are cut out of the model as it predicts, and cannot be here; "
-                    "make the model anew with these sizes"
+                    f"problem: units of {apart} are cut from the model as it predicts, but this call cannot "
+                    "be cut the same way; build a model with these sizes"
                 )
             return found.smaller(found.of_these(kept))(joined_leaves(params_, state_), *inputs)
 

@@ -25,7 +25,7 @@ def traced(function: Callable[..., Any], *arguments: PyTree) -> tuple[ClosedJaxp
     except Exception as error:
         raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
     if closed.effects:
-        raise ArgumentError(f"function: it has side effects, {shown(closed.effects)}; leave them out")
+        raise ArgumentError(f"function: it has side effects, {shown(closed.effects)}; remove them")
     return closed, outputs
 
 

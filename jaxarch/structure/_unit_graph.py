@@ -84,9 +84,7 @@ def unit_graph(model: Any, about: Any, *inputs: PyTree, self_loops: bool = True)
     function, leaves, traced = function_of(model, about, inputs, examples=1)
     groups = axis_groups(function, leaves, *traced)
     if is_traced(leaves):
-        raise ArgumentError(
-            "tree: its values, which are traced, are the graph; call this outside of jit and vmap"
-        )
+        raise ArgumentError("tree: its values are traced; call this outside of jit and vmap")
     return _graph(groups, named_leaves(leaves), self_loops)
 
 
@@ -101,7 +99,9 @@ Edges = tuple[list[Node], list[Node], np.ndarray]
 def _graph(groups: Groups, leaves: dict[str, Any], self_loops: bool) -> UnitGraph:
     edges = [edge for product in find_products(groups._program, leaves).found for edge in _edges(product)]
     if not edges:
-        raise ArgumentError("function: it multiplies nothing that depends on its inputs with its leaves")
+        raise ArgumentError(
+            "function: it has no product of its leaves with values that depend on its inputs, so no edges"
+        )
     layers: dict[Layer, set[Node]] = {}
     last: dict[Layer, int] = {}
     for place, (rows, columns, _) in enumerate(edges):

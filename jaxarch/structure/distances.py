@@ -43,7 +43,7 @@ def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             array = np.asarray(runs)
         except ValueError:
             raise ArgumentError(
-                f"groups: {shown(name)}: expected an array, got rows of unlike lengths"
+                f"groups: {shown(name)}: expected an array, got rows of different lengths"
             ) from None
         if array.dtype.kind not in "fiub":
             raise ArgumentError(f"groups: {shown(name)}: expected real numbers, got {array.dtype}")
@@ -172,7 +172,7 @@ def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
     finite = _comparable(groups)
     runs = np.concatenate(list(finite.values()))
     if runs.shape[1] < 2:
-        raise ArgumentError("groups: expected vectors of at least two entries for a plane, got one")
+        raise ArgumentError("groups: expected vectors of at least two entries, got one")
     mean = _centroid(runs)
     if len(runs) < 2 or not np.ptp(runs, axis=0).any():
         components, explained = np.full((2, runs.shape[1]), np.nan), np.full(2, np.nan)
@@ -206,7 +206,7 @@ def _comparable(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, count in others:
         if count != entries:
             raise ArgumentError(
-                f"groups: {shown(name)} has vectors of {count} entries, {shown(first)} of {entries}; "
-                "only vectors of one length can be compared"
+                f"groups: expected vectors of equal length, got {count} entries in {shown(name)} and "
+                f"{entries} in {shown(first)}"
             )
     return finite

@@ -67,7 +67,9 @@ def gradient_bound(
     check_floating("selection", selection)
     for name, ends in (("lower", lower), ("upper", upper)):
         if not isinstance(ends, (tuple, list)):
-            raise ArgumentError(f"{name}: expected a tuple, of an argument each, got {shown(ends)}")
+            raise ArgumentError(
+                f"{name}: expected a tuple with an entry for each argument, got {shown(ends)}"
+            )
     if len(lower) != len(upper):
         raise ArgumentError(f"upper: expected {len(lower)} arguments, as lower has, got {len(upper)}")
     none, every = (
@@ -265,7 +267,7 @@ def _masked_loss(
     else:
         rows = as_rows("rows", rows, problem)
         if rows.ndim != 1:
-            raise ArgumentError(f"rows: expected those of one run, shape (n,), got shape {rows.shape}")
+            raise ArgumentError(f"rows: expected the rows of one run, shape (n,), got shape {rows.shape}")
 
     def loss(mask: PyTree, row: Array) -> Array:
         batch = problem.gather(problem.data, problem.per_run, row[None])
@@ -276,8 +278,8 @@ def _masked_loss(
         jax.eval_shape(loss, selection, rows[0])
     except Exception as error:
         raise ArgumentError(
-            "params: the problem has no loss with them; they come from its `init`, and where its runs have "
-            f"values of their own, take one with problem.of_run(i) ({first_line(error)})"
+            "params: the problem's loss fails with them; pass parameters from its `init`, and "
+            f"problem.of_run(i) if runs have their own values ({first_line(error)})"
         ) from None
     return loss, selection, rows
 

@@ -82,18 +82,21 @@ def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree
 
 def _check_box(lower: PyTree, upper: PyTree) -> None:
     if named_leaves(lower).keys() != named_leaves(upper).keys():
-        raise ArgumentError("upper: expected the structure of lower")
+        raise ArgumentError("upper: expected the same structure as lower")
     above = named_leaves(upper)
     for path, low in named_leaves(lower).items():
         high = above[path]
         at = f" at {path!r}" if path else ""
         if low.shape != high.shape or low.dtype != high.dtype:
             raise ArgumentError(
-                f"upper: expected shape {low.shape} and dtype {low.dtype}{at}, as lower has, got "
-                f"{high.shape} and {high.dtype}"
+                f"upper: expected shape {low.shape} and dtype {low.dtype}{at}, like lower, got {high.shape} "
+                f"and {high.dtype}"
             )
         if not is_traced((low, high)) and not (np.asarray(low) <= np.asarray(high)).all():
-            raise ArgumentError(f"upper: expected at least lower everywhere{at}")
+            raise ArgumentError(
+                f"upper: expected values of at least lower everywhere{at}; swap lower and upper where they "
+                "are not"
+            )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -193,7 +196,7 @@ def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
             return outputs
         return [dataclasses.replace(outputs[0], constant=-constant if name == "neg" else constant)]
     if name not in _RULES:
-        raise ArgumentError(f"fun: there is no interval rule for the primitive {name!r}, which it uses")
+        raise ArgumentError(f"fun: it uses the primitive {name!r}, which has no interval rule")
     output = _RULES[name](eqn, *inputs)
     if isinstance(output, list):
         return output
@@ -463,14 +466,17 @@ def _compare(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
 
 def _not(eqn: JaxprEqn, x: Interval) -> Interval:
     if x.lower.dtype != bool:
-        raise ArgumentError("fun: it takes the bits of integers that depend on the box ('not')")
+        raise ArgumentError(
+            "fun: it works on the bits of integers that depend on the box ('not'), which has no interval rule"
+        )
     return Interval(~x.upper, ~x.lower)
 
 
 def _logical(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
     if x.lower.dtype != bool:
         raise ArgumentError(
-            f"fun: it takes the bits of integers that depend on the box ({eqn.primitive.name!r})"
+            f"fun: it works on the bits of integers that depend on the box ({eqn.primitive.name!r}), which "
+            "has no interval rule"
         )
     return Interval(*_both(eqn, x, y))
 
@@ -489,7 +495,10 @@ def _select(eqn: JaxprEqn, which: Interval, *cases: Interval) -> Interval:
 
 def _check_two_cases(which: Interval, cases: Sequence[Interval]) -> None:
     if which.lower.dtype != bool or any(_is_key(case.lower) for case in cases):
-        raise ArgumentError("fun: it selects among more than two cases by what depends on the box")
+        raise ArgumentError(
+            "fun: it selects among more than two cases by values that depend on the box, which has no "
+            "interval rule"
+        )
 
 
 def _least(x: Interval, y: Interval) -> Array:

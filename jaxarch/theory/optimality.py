@@ -52,7 +52,7 @@ def duality_gap(mask: PyTree, gradient: PyTree) -> Array:
 
     parts = jax.tree.leaves(map_selected(of_leaf, mask, gradient))
     if not parts:
-        raise ArgumentError("mask: no leaf is masked")
+        raise ArgumentError("mask: no leaf is masked; select leaves by path")
     return jnp.sum(jnp.stack(parts))
 
 

@@ -40,7 +40,7 @@ def at_density(density: float) -> FunctionStage:
       0.5
     """
     if is_traced(density):
-        raise ArgumentError("density: it names a mask; expected a concrete number, got a traced one")
+        raise ArgumentError("density: expected a concrete number, since it names a mask; got a traced one")
     check_density("density", density)
     needs = Needs("required", records=(ByDensity,), before="search.snip((0.5, 0.1))")
     return FunctionStage(f"at density {density_name(density)}", _at_density, float(density), needs)

@@ -26,7 +26,7 @@ def check_densities(densities: Densities) -> tuple[float, ...]:
       ArgumentError: a density outside (0, 1], or none.
     """
     if is_traced(densities):
-        raise ArgumentError("densities: they name the masks; expected concrete numbers, got traced ones")
+        raise ArgumentError("densities: expected concrete numbers, since they name masks; got traced ones")
     given = densities if isinstance(densities, Sequence) else [densities]
     check_count("densities", len(given))
     for density in given:
@@ -46,7 +46,7 @@ def density_name(density: float) -> str:
       '0.05'
     """
     if is_traced(density):
-        raise ArgumentError("density: it names a mask; expected a concrete number, got a traced one")
+        raise ArgumentError("density: expected a concrete number, since it names a mask; got a traced one")
     check_density("density", density)
     return f"{float(density):.6g}"
 
@@ -117,11 +117,13 @@ def of_density(network: Network, density: float) -> Network:
     check_instance("network", network, Network, "a jaxarch.Network")
     several = network.get(ByDensity)
     if several is None:
-        raise ArgumentError("network: expected one of several densities, got one without `ByDensity`")
+        raise ArgumentError(
+            "network: expected one from a search with several densities, got one without `ByDensity`"
+        )
     masks, failed = several.masks, several.failed_at
     name = density_name(density)
     if name not in masks:
-        raise ArgumentError(f"density: no mask of density {density} was kept; there are {', '.join(masks)}")
+        raise ArgumentError(f"density: no mask has density {density}; choose one of {', '.join(masks)}")
     return network.replace(
         params=apply_mask(masks[name], several.weights),
         mask=masks[name],

@@ -50,12 +50,15 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
     if network.params is not None:
         ours, theirs = (", ".join(named_leaves(tree)) for tree in (params, network.params))
         if ours != theirs:
-            raise ArgumentError(f"network: it has the parameters {theirs}; the problem's model has {ours}")
+            raise ArgumentError(
+                f"network: it has the parameters {theirs}, but the problem's model has {ours}; only shapes "
+                "may differ"
+            )
         params = jax.tree.map(lambda new, old: old if old.shape == new.shape else new, params, network.params)
     unknown = named_leaves(network.mask).keys() - named_leaves(params).keys()
     if unknown:
         raise ArgumentError(
-            f"network: it masks {', '.join(sorted(unknown))}; the problem's model has "
+            f"network: it masks {', '.join(sorted(unknown))}, but the problem's model has only "
             f"{', '.join(named_leaves(params))}"
         )
     check_structure("network", network.mask, params, "the problem's parameters")

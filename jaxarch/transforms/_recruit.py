@@ -196,7 +196,8 @@ def _given(numbers: Any, like: PyTree) -> PyTree:
         check_finite("order", given)
         if jnp.shape(given) != leaf.shape:
             raise ArgumentError(
-                f"order: a layer has {leaf.size} neurons, and numbers of shape {jnp.shape(given)}"
+                f"order: expected a number for each of {leaf.size} neurons of a layer, got shape "
+                f"{jnp.shape(given)}"
             )
         return jnp.asarray(given, float)
 

@@ -70,8 +70,8 @@ def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
     check_strength("tolerance", tolerance)
     if jnp.ndim(losses) != 1 or not jnp.size(losses) or jnp.ndim(tolerance):
         raise ArgumentError(
-            "losses: expected shape (H + 1,), and one number for tolerance; got shapes "
-            f"{jnp.shape(losses)} and {jnp.shape(tolerance)}"
+            f"losses: expected shape (H + 1,) and one number as tolerance; got shapes {jnp.shape(losses)} "
+            f"and {jnp.shape(tolerance)}"
         )
     losses = jnp.asarray(losses)
     within = (losses <= highest(losses[0], tolerance)) & jnp.isfinite(losses[0])

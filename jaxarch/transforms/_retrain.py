@@ -90,11 +90,16 @@ def retrain(
     check_one_strength("std", std)
     check_choice("weights", weights, ("initial", "he", "density-aware"))
     if weights != "initial" and (start != "cold" or nonnegative):
-        raise ArgumentError("weights: they are of a cold start with nonnegative=False; leave them out")
+        raise ArgumentError(
+            f"weights: {weights!r} needs start='cold' and nonnegative=False; leave weights out"
+        )
     if start != "cold" and nonnegative:
-        remedy = f"a {start} start needs weights that are neither 0 nor negative; or nonnegative=False"
+        remedy = f"a {start} start needs weights above 0, or nonnegative=False"
     else:
-        remedy = "the architecture keeps too little, or `std` saturates the network: change either"
+        remedy = (
+            "the architecture keeps too little, or `std` saturates the network: use a denser one, or lower "
+            "`std`"
+        )
     return Training(
         f"retrain {start}",
         _init,
@@ -111,12 +116,12 @@ def retrain(
 def _init(settings: Settings, key: Array, problem: Problem, network: Network) -> TrainState:
     if network.get(NeuronMask) is not None:
         raise ArgumentError(
-            "retrain: the network's mask is of hidden neurons, not of connections; to train on with those "
-            "that are left, use search.spectral(0.0) as a transform: chain(search, recruit(), "
+            "retrain: the network's mask is over hidden neurons, not connections; to train the neurons that "
+            "are left, use search.spectral(0.0) as a transform: chain(search, recruit(), "
             "search.spectral(0.0))"
         )
     if network.mask is None:
-        raise ArgumentError("retrain: the network has no mask of connections to train weights on")
+        raise ArgumentError("retrain: the network has no mask of connections; put a search before it")
     check_fits(network.mask, jax.eval_shape(problem.init, key)[0])
     if settings.start == "cold":
         params, model = fresh(key, problem.init, network.mask, settings.nonnegative, settings.std)

@@ -345,7 +345,7 @@ def test_without_the_weights_that_come_back_nothing_is_said_of_other_masks():
     network = masked(MASK, {"w": jnp.full((D, 1), 2.0)})
     found = jaxarch.certify(network, linear(), convex=True, flips=D)
     assert not found.growing
-    assert "no part of it" in str(found)
+    assert "no subset of this mask" in str(found)
     parts = [bits for bits in all_losses() if all(b <= m for b, m in zip(bits, MASK, strict=True))]
     losses = [float(linear().objective({"w": 2.0 * jnp.array(bits)[:, None]}, {})) for bits in parts]
     assert found.best_loss <= min(losses)
@@ -353,7 +353,7 @@ def test_without_the_weights_that_come_back_nothing_is_said_of_other_masks():
 
 def test_what_is_printed_is_rounded_to_the_side_of_the_bound():
     found = certificate()
-    printed = re.search(r"new errors +at most (\S+) ", str(found))[1]
+    printed = re.search(r"error on new data +at most (\S+) ", str(found))[1]
     assert found.training.bound <= float(printed) < found.training.bound * 1.001
     below = re.search(r"no mask has a loss below (\S+)", str(found))[1]
     assert found.best_loss * 0.999 < float(below) <= found.best_loss

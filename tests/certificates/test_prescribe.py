@@ -205,7 +205,7 @@ def test_where_the_gradient_jumps_no_rate_is_set(activation):
     search = two_temperature(weights="initial", mean=0.0, std=1.0)
     found = jaxarch.prescribe(search, KEY, learning(activation))
     assert (found.rate, found.clip, found.bound) == (None, None, None)
-    assert "it has no L" in lines(found)["rate"].why
+    assert "there is no L" in lines(found)["rate"].why
     assert found.search.settings == dataclasses.replace(search.settings, soft=50.0 / 16)
     assert found.search.on(learning(activation)).descent.batch_size == 10
 
@@ -250,7 +250,7 @@ def test_a_loss_that_is_not_convex_is_refused_as_convex():
 
 @pytest.mark.parametrize(
     ("activation", "message"),
-    [(jnp.tanh, "a curvature of .* was found, more than 0.001"), (jax.nn.relu, "jumps")],
+    [(jnp.tanh, "the curvature that was found, .*, got 0.001"), (jax.nn.relu, "jumps")],
 )
 def test_a_smoothness_that_is_seen_to_be_wrong_is_refused(activation, message):
     search = two_temperature(weights="initial", mean=0.0, std=1.0)
@@ -274,16 +274,20 @@ def test_every_theorem_that_is_named_is_a_claim():
 @pytest.mark.parametrize(
     ("search", "changes", "message"),
     [
-        (jaxarch.search.dense(), {}, "search: expected one of jaxarch.search.two_temperature"),
-        (two_temperature(units="2:4"), {}, "search: of N:M no theorem speaks"),
-        (two_temperature(clip=0.1), {}, "search: it has a clip of its own"),
-        (two_temperature(penalty=jnp.sum), {}, "search: it has a penalty of its own"),
+        (jaxarch.search.dense(), {}, "search: expected jaxarch.search.two_temperature"),
+        (two_temperature(units="2:4"), {}, "search: the theorems do not cover N:M units"),
+        (two_temperature(clip=0.1), {}, "search: the theorems do not cover its own clip"),
+        (two_temperature(penalty=jnp.sum), {}, "search: the theorems do not cover its own penalty"),
         (two_temperature(optax.constant_schedule(50.0)), {}, "search: its hard is a function of the step"),
-        (two_temperature(), {"lowest": 1e6}, "lowest: the loss is .* at the start"),
+        (two_temperature(), {"lowest": 1e6}, "lowest: expected a lower bound of the loss, which starts at "),
         (two_temperature(), {"smoothness": 0.0}, "smoothness: expected a positive finite number"),
         (two_temperature(), {"masks": 0}, "masks: expected an integer of at least 1"),
         (two_temperature(), {"convex": 1}, "convex: expected True or False"),
-        (two_temperature(units=(2, 1)), {"convex": True}, "gradient_bound: it is certified for single"),
+        (
+            two_temperature(units=(2, 1)),
+            {"convex": True},
+            "gradient_bound: it is computed only for masks of single",
+        ),
     ],
     ids=[
         "another search",
@@ -304,7 +308,9 @@ def test_what_no_theorem_speaks_of_is_refused(search, changes, message):
 
 
 def test_problems_of_many_runs_and_traced_temperatures_are_refused():
-    with pytest.raises(jaxarch.ArgumentError, match=r"problem: its runs have rows of their own; take one"):
+    with pytest.raises(
+        jaxarch.ArgumentError, match=r"problem: each run has its own rows; pass the problem of one run"
+    ):
         jaxarch.prescribe(two_temperature(), KEY, of_four_runs())
     with pytest.raises(jaxarch.ArgumentError, match="search: its hard is traced"):
         jax.jit(lambda hard: jaxarch.prescribe(two_temperature(hard), KEY, learning()).rate)(50.0)

@@ -17,5 +17,7 @@ def test_a_deprecated_name_warns_once_at_the_line_that_uses_it():
     assert found == ["what the new one returns"] * 2
     (warning,) = caught
     assert warning.category is DeprecationWarning
-    assert str(warning.message) == "jaxarch.old_name is now jaxarch.new_name; jaxarch 0.3 removes the old name"
+    assert (
+        str(warning.message) == "jaxarch.old_name is now jaxarch.new_name; jaxarch 0.3 removes the old name"
+    )
     assert warning.filename == __file__

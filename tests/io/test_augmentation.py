@@ -126,8 +126,8 @@ def test_without_augmentation_a_network_s_key_is_the_step_s():
     ("augment", "message"),
     [
         ("flip", r"augment: expected a function \(key, x\) -> x, got 'flip'"),
-        (lambda key, x: x[:, 1:], r"augment: .* \(\(1, 2, 2, 1\), 'float32'\) to stay so, got \(\(1, 1,"),
-        (lambda key, x: x.astype(jnp.bfloat16), "augment: .* to stay so, got .*'bfloat16'"),
+        (lambda key, x: x[:, 1:], r"augment: .* \(\(1, 2, 2, 1\), 'float32'\), got \(\(1, 1,"),
+        (lambda key, x: x.astype(jnp.bfloat16), "augment: expected it to keep .*, got .*'bfloat16'"),
     ],
 )
 def test_what_is_no_augmentation_is_refused_when_the_problem_is_made(augment, message):

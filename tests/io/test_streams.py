@@ -302,9 +302,12 @@ def test_a_stream_that_is_known_to_be_too_short_is_refused_before_the_first_step
         (Loader, "expected an iterable of batches, or a function step -> iterable, got"),
         (lambda step: step, "expected an iterable of batches, or a function .*; it returned 0"),
         ([None], "batch 0 has no array"),
-        ([(X[:, :5], Y)], r"expected batches like rows of the data, .* got \('\(40, 5\) \(float32\)', "),
-        ([(X.astype(np.float16), Y)], "expected batches like rows of the data, .*float16"),
-        ([X], "expected batches like rows of the data, "),
+        (
+            [(X[:, :5], Y)],
+            r"expected batches whose rows are like rows of the data, .* got \('\(40, 5\) ",
+        ),
+        ([(X.astype(np.float16), Y)], "expected batches whose rows are like rows of the data, .*float16"),
+        ([X], "expected batches whose rows are like rows of the data, "),
     ],
 )
 def test_what_is_no_stream_of_such_batches_is_refused_where_it_is_given(stream, message):
@@ -365,10 +368,10 @@ def test_a_loader_that_begins_with_another_batch_each_time_is_refused(loader):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: (x, -y), "batch 0 has labels -1 to 0, but the model 2 outputs"),
-        (lambda x, y: (x, y + 7), "batch 0 has labels 7 to 8, but the model 2 outputs"),
-        (lambda x, y: (x, y[:1]), "expected batches like rows of the data"),
-        (lambda x, y: (x[:0], y[:0]), "expected batches like rows of the data"),
+        (lambda x, y: (x, -y), "batch 0 has labels -1 to 0, but the model has 2 outputs"),
+        (lambda x, y: (x, y + 7), "batch 0 has labels 7 to 8, but the model has 2 outputs"),
+        (lambda x, y: (x, y[:1]), "expected batches whose rows are like rows of the data"),
+        (lambda x, y: (x[:0], y[:0]), "expected batches whose rows are like rows of the data"),
     ],
 )
 def test_labels_and_numbers_of_examples_that_do_not_fit_are_refused(change, message):
@@ -377,7 +380,9 @@ def test_labels_and_numbers_of_examples_that_do_not_fit_are_refused(change, mess
 
 
 def test_labels_are_looked_at_in_every_batch():
-    with pytest.raises(ArgumentError, match=r"^stream: batch 6 has labels -1 to 1, but the model 2 outputs"):
+    with pytest.raises(
+        ArgumentError, match=r"^stream: batch 6 has labels -1 to 1, but the model has 2 " "outputs"
+    ):
         learned(spoiled(6, lambda x, y: (x, np.where(y == 0, -1, y))))
 
 

@@ -137,9 +137,9 @@ BAD = {
     "density: expected a number in (0, 1], 1 - sparsity; got '.1'": lambda: keep(SCORES, ".1"),
     "density: expected one number": lambda: keep(SCORES, [0.1, 0.2]),
     "density: no leaf 'wid'; did you mean 'wide'": lambda: keep(SCORES, {"wid": 0.1}),
-    "density: expected one for each leaf, and there is none for 'small'": lambda: keep(SCORES, {"wide": 0.1}),
+    "density: expected a value for each leaf, got none for 'small'": lambda: keep(SCORES, {"wide": 0.1}),
     "density of 'wide': expected a number in (0, 1]": lambda: keep(SCORES, {"wide": 2.0, "small": 0.1}),
-    "scope: the densities are of each leaf already": lambda: keep(
+    "scope: each leaf already has its own density": lambda: keep(
         SCORES, {"wide": 1.0, "small": 0.1}, "layer"
     ),
     "scope: expected 'global', 'layer' or 'erk', got 'leaf'": lambda: keep(SCORES, 0.1, "leaf"),

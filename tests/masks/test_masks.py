@@ -188,8 +188,8 @@ def test_a_mask_that_does_not_fit_the_parameters_is_refused(function, mask, mess
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"w": jnp.ones((1, 2), bool)}, r"other: leaf 'w' has shape \(1, 2\), in the first mask \(2, 2\)"),
-        ({"v": jnp.ones((2, 2), bool)}, "other: leaf 'v' is masked in one of the two masks alone"),
+        ({"w": jnp.ones((1, 2), bool)}, r"other: leaf 'w' has shape \(1, 2\), but shape \(2, 2\) in"),
+        ({"v": jnp.ones((2, 2), bool)}, "other: expected the leaves of the first mask; leaf 'v' is"),
     ],
 )
 def test_the_overlap_of_masks_that_do_not_fit_each_other_is_refused(other, message):

@@ -123,7 +123,7 @@ def test_what_has_no_weights_to_score_is_refused(name):
 
 def test_gradients_that_would_broadcast_are_refused():
     gradients = jax.tree.map(lambda leaf: leaf[:1], PARAMS)
-    with pytest.raises(jaxarch.ArgumentError, match=r"gradients: expected shape \(3, 4\) of 'first/kernel'"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"gradients: expected shape \(3, 4\) for 'first/kernel'"):
         saliency.snip(PARAMS, gradients)
 
 
@@ -133,7 +133,7 @@ def test_a_loss_that_fails_is_named_with_what_it_says():
 
 
 def test_gradients_of_another_model_are_refused():
-    with pytest.raises(jaxarch.ArgumentError, match="gradients: there is none of 'last/kernel'"):
+    with pytest.raises(jaxarch.ArgumentError, match="gradients: 'last/kernel' has none"):
         saliency.snip(PARAMS, {"first": PARAMS["first"]})
     with pytest.raises(jaxarch.ArgumentError, match="params: "):
         saliency.magnitude({"kernel": jnp.ones((2, 2), int)})

@@ -41,20 +41,20 @@ def test_of_scores_that_tell_connections_apart_nothing_is_said(scope, dtype):
 
 
 SAID = {
-    "NaN": ({"b": drawn(1).at[:2].set(jnp.nan)}, 0.5, "16 of 128 scores are NaN, in 'b', and come last"),
+    "NaN": ({"b": drawn(1).at[:2].set(jnp.nan)}, 0.5, "16 of 128 scores are NaN, in 'b', and rank last"),
     "infinite": ({"b": drawn(1).at[0, 0].set(jnp.inf)}, 0.5, "1 of 128 scores are infinite, in 'b'"),
     "zero": ({"a": jnp.zeros((8, 8)), "b": jnp.zeros((8, 8))}, 0.1, "all scores are 0, in 'a', 'b'"),
     "ties": ({"b": jnp.full((8, 8), 0.5)}, 0.5, "kept connections have the same score as"),
     "a layer of zeros": ({"b": jnp.zeros((8, 8))}, 0.4, "kept in 'b'; all scores of 'b' are 0"),
     "starved": ({"b": 1e-3 * abs(drawn(1))}, 0.3, "no connection is kept in 'b'; give a larger density"),
     "whole": ({"b": 100 + drawn(1)}, 0.5, "every connection is kept in 'b'"),
-    "below zero": ({"b": -abs(drawn(1)).at[:3].set(0)}, 0.8, "score of 0, above 26 that score less"),
+    "below zero": ({"b": -abs(drawn(1)).at[:3].set(0)}, 0.8, "score of 0, while 26 with"),
 }
 
 
 def test_ties_are_told_of_each_leaf_where_each_keeps_its_own():
     scores = {"a": jnp.full((8, 8), 0.5), "b": abs(drawn(1))}
-    assert "32 of 64 kept connections have the same score as 32 others" in said(
+    assert "32 of 64 kept connections have the same score as 32 pruned ones" in said(
         lambda: keep(scores, 0.5, "layer")
     )
 
@@ -117,10 +117,10 @@ def test_what_is_left_is_all_that_a_traced_density_keeps_and_a_given_one_is_refu
     kept = jax.jit(lambda density: keep({"a": drawn(0)}, density, within=within))(0.5)
     assert (kept["a"] == within["a"]).all()
     with pytest.raises(
-        jaxarch.ArgumentError, match="density: it keeps 32, but `within` has 10; give a lower"
+        jaxarch.ArgumentError, match="density: it asks for 32, but `within` has only 10; give a lower"
     ):
         keep({"a": drawn(0)}, 0.5, within=within)
-    with pytest.raises(jaxarch.ArgumentError, match="density: it keeps 32 of 'a', but `within` has 10"):
+    with pytest.raises(jaxarch.ArgumentError, match="density: it asks for 32 of 'a', but `within` has"):
         keep({"a": drawn(0)}, 0.5, scope="layer", within=within)
 
 
@@ -170,7 +170,7 @@ KEYS = jax.random.split(KEY, 3)
 @pytest.mark.parametrize(
     "stage, text",
     [
-        (search.snip(0.5), "all scores are 0, in 'a/kernel', 'head/kernel', .* 'head/kernel' starts at 0"),
+        (search.snip(0.5), "all scores are 0, in 'a/kernel', 'head/kernel' .* 'head/kernel' starts at 0"),
         (search.initial_magnitude(0.5), "no connection is kept in 'head/kernel' .in 3 of 3 runs."),
         (search.synflow(0.5, rounds=1), "saliencies are infinite, NaN or all 0 in 3 of 3 runs"),
         (search.random_mask(0.01), "no connection is kept in "),

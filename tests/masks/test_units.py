@@ -658,20 +658,20 @@ REFUSED = {
         lambda: masks.keep(KERNEL, 0.5, units="neurons")
     ),
     "units: the model has no channels; it has neurons": lambda: chain_of()[2].units("channels"),
-    "units: no such units: 'neurns'; did you mean 'neurons'?": lambda: chain_of()[2].units("neurns"),
+    "units: unknown units 'neurns'; did you mean 'neurons'?": lambda: chain_of()[2].units("neurns"),
     "units: expected 'neurons', 'channels', 'heads' or 'experts', or names of groups": lambda: chain_of()[
         2
     ].units(),
-    "units: they are of another model, which has no 'w', got (8, 4)": (
+    "units: they belong to another model: it has no 'w', got shape (8, 4)": (
         lambda: masks.keep(KERNEL, 0.5, units=scored()[1])
     ),
-    "units: they are of another model, where 'w0' has shape (3, 4), got (3, 5)": (
+    "units: they belong to another model: there 'w0' has shape (3, 4), got shape (3, 5)": (
         lambda: masks.keep({"w0": jnp.ones((3, 5))}, 0.5, units=scored()[1])
     ),
-    "units: there is no place for 'a/bias', which goes with its units": (
+    "units: the scores have no entry for 'a/bias', which is pruned with its units": (
         lambda: masks.keep({"a": {"kernel": jnp.ones((8, 8))}}, 0.5, units=mlp_units())
     ),
-    "density: 0.1 of 9 units is too little for 2 groups": (
+    "density: 0.1 of 9 units is too low: each of 2 groups keeps at least one": (
         lambda: masks.keep(scored()[0], 0.1, units=scored()[1])
     ),
     "density: expected a number in (0, 1]": lambda: masks.keep(KERNEL, units=(4, 4)),
@@ -682,12 +682,14 @@ REFUSED = {
     "density: expected a number in (0, 1], 1 - sparsity; got {'w': 0.5}": (
         lambda: masks.keep(KERNEL, {"w": 0.5}, units="2:4")
     ),
-    "fraction: 2:4 is made in one shot": lambda: search.magnitude_pruning(0.5, units="2:4"),
-    "scope: 'erk' is of single connections": lambda: masks.keep(KERNEL, 0.5, scope="erk", units=(4, 4)),
+    "fraction: 2:4 is pruned in one shot": lambda: search.magnitude_pruning(0.5, units="2:4"),
+    "scope: 'erk' works only for single connections": lambda: masks.keep(
+        KERNEL, 0.5, scope="erk", units=(4, 4)
+    ),
     "units: the model has no heads; it has neurons": (
         lambda: search.snip(0.5, units="heads")(keys(1)[0], learning())
     ),
-    "units: no unit is in head/bias": (
+    "units: no unit lies in the selected leaves (head/bias)": (
         lambda: search.snip(0.5, where="head/bias", units="neurons")(keys(1)[0], learning())
     ),
     "problem: it has no `predict`, which snip needs": (

@@ -26,7 +26,7 @@ def test_auc_of_a_constant_output_is_one_half_and_of_nan_is_nan():
 
 
 def test_auc_of_one_class_and_of_other_shapes_is_refused():
-    with pytest.raises(ValueError, match="labels: expected both 0 and 1"):
+    with pytest.raises(ValueError, match="labels: expected both labels, 0 and 1"):
         auc(np.ones((1, 3)), np.ones((1, 3)))
     with pytest.raises(ValueError, match="outputs: expected the labels' shape"):
         auc(np.ones(3), np.ones(4))

@@ -455,7 +455,10 @@ def five_outputs(labels, **options):
 
 @pytest.mark.parametrize(
     ("shift", "message"),
-    [(0, "y has labels 0 to 9, but the model 5 outputs, for 0 to 4"), (-5, "y has labels -5 to 4")],
+    [
+        (0, "y has labels 0 to 9, but the model has 5 outputs, for labels 0 to 4"),
+        (-5, "y has labels -5 to 4"),
+    ],
 )
 def test_labels_out_of_the_range_of_the_outputs_are_refused(shift, message):
     with pytest.raises(ValueError, match=message):
@@ -464,7 +467,7 @@ def test_labels_out_of_the_range_of_the_outputs_are_refused(shift, message):
 
 def test_as_many_labels_as_outputs_are_the_most():
     five_outputs(digits().y % 5)
-    with pytest.raises(ValueError, match="y has labels 0 to 5, but the model 5 outputs"):
+    with pytest.raises(ValueError, match="y has labels 0 to 5, but the model has 5 outputs"):
         five_outputs(digits().y % 6)
 
 
@@ -477,7 +480,7 @@ def test_labels_that_are_floats_are_refused_by_a_loss_of_classes():
 
 
 def test_ragged_lists_are_refused():
-    with pytest.raises(ValueError, match="data: x is ragged, its rows differ in length; pad them to one"):
+    with pytest.raises(ValueError, match="data: x has rows of different lengths; pad them to one length"):
         jaxarch.supervised(
             lambda rngs: nnx.Linear(2, 2, rngs=rngs),
             ([[1.0], [1.0, 2.0]], [0, 1]),
@@ -536,5 +539,5 @@ def test_evaluation_in_batches_gives_what_all_rows_at_once_give(batch_size):
 
 
 def test_logistic_regression_refuses_more_than_two_classes():
-    with pytest.raises(ValueError, match="y: expected both of the labels 0 and 1"):
+    with pytest.raises(ValueError, match="y: expected the labels 0 and 1, both present"):
         jaxarch.over_seeds(jaxarch.search.logistic_regression(), KEYS, pictures(MLP, steps=1, flat=True))

@@ -178,6 +178,6 @@ def test_sizes_that_cannot_be_used_are_refused(options, message):
     [((2, 3), jnp.float32), ((2, 3), bool), ((3,), jnp.int32), ((2, LENGTH + 1), jnp.int32)],
 )
 def test_inputs_that_are_no_texts_of_tokens_are_refused(shape, dtype):
-    expected = r"x: expected integers of shape \(batch, length\), length at most 5, got "
+    expected = r"x: expected integers of shape \(batch, length\) with length at most 5, got "
     with pytest.raises(jaxarch.ArgumentError, match=expected):
         abstract(GPT, **SIZES)(jnp.zeros(shape, dtype))

@@ -151,18 +151,18 @@ def test_kernels_are_masked_in_the_order_of_the_data_flow_with_a_projection_afte
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: small(widths=()), "widths: expected channels of at least one stage"),
-        (lambda: small(widths=8), "widths: expected channels of at least one stage, got 8"),
+        (lambda: small(widths=()), "widths: expected the channels of at least one stage"),
+        (lambda: small(widths=8), "widths: expected the channels of at least one stage, got 8"),
         (lambda: small(widths=(4, 0)), "widths: expected an integer of at least 1, got 0"),
         (lambda: small(blocks=0), "blocks: expected an integer of at least 1, got 0"),
-        (lambda: small(blocks=(1, 2, 3)), r"blocks: expected 2, one a stage, got \(1, 2, 3\)"),
+        (lambda: small(blocks=(1, 2, 3)), r"blocks: expected 2 integers, one per stage, got \(1, 2, 3\)"),
         (lambda: small(shortcut="none"), "shortcut: expected 'padding' or 'projection', got 'none'"),
-        (lambda: small(widths=(4, 3), shortcut="padding"), "widths: expected none below the one before"),
+        (lambda: small(widths=(4, 3), shortcut="padding"), "widths: expected widths that never decrease"),
         (lambda: small(inputs=0), "inputs: expected an integer of at least 1, got 0"),
         (lambda: small(outputs=2.5), "outputs: expected an integer of at least 1, got 2.5"),
         (
             lambda: small()(pictures(4, channels=1)),
-            r"x: expected pictures of shape \(batch, height, width, 3\)",
+            r"x: expected images of shape \(batch, height, width, 3\)",
         ),
         (lambda: ResNet20(0, **SIZES, rngs=nnx.Rngs(0)), "width: expected a positive finite number"),
         (lambda: ResNet18("wide", **SIZES, rngs=nnx.Rngs(0)), "width: expected a positive number"),

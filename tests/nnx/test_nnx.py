@@ -468,5 +468,5 @@ def test_a_loop_has_the_same_numbers_with_and_without_graph_updates():
 
 def test_gradients_of_another_module_are_refused():
     params = nnx.state(nnx.Linear(3, 2, rngs=nnx.Rngs(0)), nnx.Param)
-    with pytest.raises(jaxarch.ArgumentError, match=r"^gradients: there is none of 'kernel'; take them of"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"^gradients: 'kernel' has none; differentiate with"):
         jaxarch.saliency.snip(params, nnx.LayerNorm(3, rngs=nnx.Rngs(0)))

@@ -419,9 +419,9 @@ def masked_params():
 
 BAD = {
     "mask: expected booleans, got float32 as leaf 'head/bias'": lambda: hold(init(), optax.sgd(0.1)),
-    "optimizer: hold goes around an optimizer": lambda: optax.chain(optax.adamw(1e-2), hold(half())),
+    "optimizer: hold wraps an optimizer": lambda: optax.chain(optax.adamw(1e-2), hold(half())),
     "optimizer: expected an optax optimizer": lambda: hold(half(), 0.1),
-    "gradients: no leaf 'hidden/kernel', which is masked": lambda: held(optax.sgd(0.1)).update(
+    "gradients: the masked leaf 'hidden/kernel' is missing": lambda: held(optax.sgd(0.1)).update(
         {"head": masked_params()["head"]}, held(optax.sgd(0.1)).init(masked_params()), masked_params()
     ),
     "state: the mask of 'head/kernel' has become int32": lambda: twice(
@@ -431,16 +431,16 @@ BAD = {
     "mask: the parameters have no 'other'": lambda: hold({"other": jnp.ones(2, bool)}, optax.sgd(0.1)).init(
         masked_params()
     ),
-    "mask: leaf 'head/kernel' has shape (2,), the parameter (8, 1)": lambda: hold(
+    "mask: leaf 'head/kernel' has shape (2,), but the parameter has (8, 1)": lambda: hold(
         {"head/kernel": jnp.ones(2, bool)}, optax.sgd(0.1)
     ).init(masked_params()),
-    "params: 4 pruned weights of 'head/kernel' are not 0; begin from masks.apply_mask": lambda: held(
+    "params: 4 pruned weights of 'head/kernel' are not 0; start from masks.apply_mask": lambda: held(
         optax.sgd(0.1)
     ).init(init()),
     "params: hold needs the parameters": lambda: held(optax.sgd(0.1)).update(
         masked_params(), held(optax.sgd(0.1)).init(masked_params())
     ),
-    "params: 4 pruned weights of 'head/kernel' are not 0; what is around `hold`": lambda: twice(
+    "params: 4 pruned weights of 'head/kernel' are not 0; a transformation around `hold`": lambda: twice(
         optax.chain(held(optax.sgd(0.1)), optax.add_noise(0.1, 0.5, 0))
     ),
     "params: they are traced; call check_held outside": lambda: jax.jit(lambda p: check_held(half(), p))(

@@ -306,7 +306,9 @@ def test_a_step_that_donates_the_state_leaves_the_mask_that_it_began_with():
 
 
 REFUSED = {
-    "replaced: nothing grows in the place of what is dropped": lambda: sparse(optax.sgd(1.0), replaced=0.3),
+    "replaced: nothing would grow in place of dropped connections": lambda: sparse(
+        optax.sgd(1.0), replaced=0.3
+    ),
     r"replaced: expected a number in \[0, 1\)": lambda: sparse(
         optax.sgd(1.0), replaced=1.0, regrow="gradients"
     ),
@@ -325,36 +327,36 @@ REFUSED = {
     r"replaced: expected a number in \[0, 1\], got 30": lambda: sparse(
         optax.sgd(1.0), replaced=lambda step: 30, regrow="gradients"
     ),
-    "step: expected 0, as many updates as this state has seen, got 3": lambda: sparse(optax.sgd(1.0)).update(
+    "step: expected 0, the number of updates so far, got 3": lambda: sparse(optax.sgd(1.0)).update(
         init(), sparse(optax.sgd(1.0)).init(init()), init(), step=3
     ),
     "tx: expected an optax optimizer, as in sparse": lambda: sparse(0.1),
-    "until: the mask would never change: its first change comes at step every=100, and until=75": lambda: (
+    "until: the mask would never change: its first change would be at step every=100, but until=75": lambda: (
         sparse(optax.sgd(1.0), 0.1, until=75)
     ),
-    "until: the mask would never change: its first change comes at step every=50": lambda: sparse(
+    "until: the mask would never change: its first change would be at step every=50": lambda: sparse(
         optax.sgd(1.0), replaced=0.3, regrow="gradients", every=50, until=50
     ),
-    r"until: the last change .* at step 40, with density 0.158, .* goes on to 0.1; set until=61 or more": (
+    r"until: the last change .* at step 40, has density 0.158, .* goes on to 0.1; set until=61 or more": (
         lambda: sparse(optax.sgd(1.0), CUBIC, every=20, until=60)
     ),
-    r"until: .* at step 900, with density 0.5, .* goes on to 0.25; set until=5001 or more": lambda: sparse(
+    r"until: .* at step 900, has density 0.5, .* goes on to 0.25; set until=5001 or more": lambda: sparse(
         optax.sgd(1.0),
         optax.piecewise_constant_schedule(1.0, {50: 0.5, 4950: 0.5}),
         every=100,
         until=1000,
     ),
-    r"until: .* at step 10, with density 0.9, .* goes on to 0; let the schedule end by step 10": lambda: (
+    r"until: .* at step 10, has density 0.9, .* goes on to 0; let the schedule end by step 10": lambda: (
         sparse(optax.sgd(1.0), lambda step: 1 - step / 100, every=10, until=20)
     ),
-    r"replaced: it is 0 at every change of the mask, the first of them at step every=100": lambda: sparse(
+    r"replaced: it is 0 at every change of the mask, first at step every=100": lambda: sparse(
         optax.sgd(1.0), replaced=optax.cosine_decay_schedule(0.3, 75), regrow="gradients"
     ),
-    r"density: it is 1 at every change of the mask, .* though not at step 0": lambda: sparse(
+    r"density: it is 1 at every change of the mask, .* but not at step 0": lambda: sparse(
         optax.sgd(1.0), lambda step: jnp.where(step < 15, 0.5, 1.0), every=20
     ),
     r"state: the mask of 'head/kernel' has become int32, since sam": lambda: changed_around(sparse),
-    "gradients: no leaf 'head/kernel', which is masked": lambda: sparse(optax.sgd(1.0)).update(
+    "gradients: the masked leaf 'head/kernel' is missing": lambda: sparse(optax.sgd(1.0)).update(
         {"hidden": init()["hidden"]}, sparse(optax.sgd(1.0)).init(init()), init()
     ),
     "score: expected 'magnitude' or a function": lambda: sparse(optax.sgd(1.0), score="snip"),
@@ -369,17 +371,17 @@ REFUSED = {
     "params: sparse needs the parameters": lambda: sparse(optax.sgd(1.0)).update(
         init(), sparse(optax.sgd(1.0)).init(init())
     ),
-    "params: the mask changes, and lookahead": lambda: sparse(optax.sgd(1.0)).init(
+    "params: lookahead would average": lambda: sparse(optax.sgd(1.0)).init(
         optax.LookaheadParams.init_synced(init())
     ),
-    "score: expected scores of 'head/kernel'": lambda: sparse(
+    "score: expected scores of shape ": lambda: sparse(
         optax.sgd(1.0), lambda step: 0.5, lambda params, gradients: {}
     ).init(init()),
-    "regrow: expected scores of 'head/kernel' in its shape": lambda: sparse(
+    "regrow: expected scores of shape ": lambda: sparse(
         optax.sgd(1.0), replaced=0.1, regrow=lambda step, params, gradients: jnp.ones(3)
     ).init(init()),
     "key: expected": lambda: at_random(3),
-    "state: no mask is in it": lambda: find_mask(optax.adam(1.0).init(init())),
+    "state: it holds no mask": lambda: find_mask(optax.adam(1.0).init(init())),
     "state: two transformations mask 'head/kernel'": lambda: find_mask(
         [hold(tenth(), optax.sgd(0.1)).init(masks.apply_mask(tenth(), init()))] * 2
     ),

@@ -192,7 +192,10 @@ def test_hidden_eigenvalues_are_drawn_by_size_and_those_removed_are_pale():
     values = np.abs(np.asarray(network.params["eigenvalues"]["L2"]))
     np.testing.assert_array_equal(left, np.sort(values[:2])[::-1])
     np.testing.assert_array_equal(pale, np.sort(values[2:])[::-1])
-    assert [axes.get_title(loc="left") for axes in (of_some, empty)] == ["L_2: 2 of 5", "L_3: 0 of 4"]
+    assert [axes.get_title(loc="left") for axes in (of_some, empty)] == [
+        "L_2: 2 of 5 kept",
+        "L_3: 0 of 4 kept",
+    ]
     assert [axes.get_ylabel() for axes in figure.axes[::2]] == ["some\n|eigenvalue|", "all\n|eigenvalue|"]
 
 
@@ -207,9 +210,9 @@ def test_networks_of_other_depths_and_eigenvalues_of_0_are_drawn():
 def test_eigenvalues_of_many_runs_or_of_none_are_refused():
     network = gated()
     runs = dataclasses.replace(network, params=jax.tree.map(lambda leaf: leaf[None], network.params))
-    with pytest.raises(ArgumentError, match=r"'these' is many runs; draw one, network.of_run\(i\)"):
+    with pytest.raises(ArgumentError, match=r"'these' holds many runs; pass one, network.of_run\(i\)"):
         plots.recruited({"these": runs})
-    with pytest.raises(ArgumentError, match="none to draw"):
+    with pytest.raises(ArgumentError, match="networks: expected at least one, got none"):
         plots.recruited({})
 
 

@@ -106,7 +106,10 @@ def test_lists_are_arrays():
 
 
 REFUSED = {
-    "data: x/b is ragged": lambda: ({"a": jnp.ones((2, 2)), "b": [[1.0], [1.0, 2.0]]}, jnp.zeros(2, int)),
+    "data: x/b has rows of different lengths": lambda: (
+        {"a": jnp.ones((2, 2)), "b": [[1.0], [1.0, 2.0]]},
+        jnp.zeros(2, int),
+    ),
     r"data: expected x of shape \(n, ...\) .*'b': \(3, 1\)": lambda: (
         {"a": jnp.ones((2, 2)), "b": jnp.ones((3, 1))},
         jnp.zeros(2, int),

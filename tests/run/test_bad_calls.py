@@ -96,16 +96,20 @@ def broken(key):
 
 
 SUPERVISED = {
-    "train: it is ragged": {"train": [[1], [1, 2]]},
-    "validation: it is ragged": {"validation": [[1], [1, 2]]},
+    "train: runs have different numbers of rows": {"train": [[1], [1, 2]]},
+    "validation: runs have different numbers of rows": {"validation": [[1], [1, 2]]},
     "gather: expected a function": {"gather": None},
-    "gather: expected a function (data, per_run, rows) -> (x, y); on": {"gather": lambda data, rows: data},
+    "gather: expected a function (data, per_run, rows) -> (x, y); it fails": {
+        "gather": lambda data, rows: data
+    },
     "per_run: expected arrays with a leading axis": {"per_run": 3},
     "augment: expected a function (key, x) -> x; it does not take": {"augment": lambda x: x},
-    "augment: expected inputs of shape": {"augment": lambda key, x: x[:, :2]},
+    "augment: expected it to keep the inputs' shape": {"augment": lambda key, x: x[:, :2]},
     "model: it cannot be initialised: no start at all": {"model": (broken, lambda params, x: x)},
     "metrics: expected a function": {"metrics": "acc"},
-    "metrics: expected a function (outputs, y) -> {name: scalar}; it makes": {"metrics": lambda o, y: y},
+    "metrics: expected a function (outputs, y) -> {name: scalar}; it does not return a dict": {
+        "metrics": lambda o, y: y
+    },
     "metrics: it does not take outputs": {"metrics": lambda outputs: {}},
 }
 
@@ -231,9 +235,9 @@ FILES = {
     "tree: expected an array in leaf 'a'": lambda path: jaxarch.save_tree(path, {"a": 1.0}),
     "like: expected an array in leaf 'a'": lambda path: jaxarch.load_tree(path, {"a": 1.0}),
     "like: expected a pytree with at least one array": lambda path: jaxarch.load_mask(path, None),
-    "network: it masks other; ": lambda path: other_head(),
+    "network: it masks other, but the problem's model has only ": lambda path: other_head(),
     "where: expected a function": lambda path: jaxarch.select({"w": jnp.ones((2, 2))}, 3),
-    "activation: expected floating-point values, got bool": lambda path: spectral_network(
+    "activation: expected it to return floating-point values, got bool": lambda path: spectral_network(
         (2, 3, 1), activation=lambda x: x > 0
     ),
 }
@@ -272,7 +276,7 @@ LOGISTIC = {
 def test_logistic_regression_takes_one_array_of_inputs_and_one_of_labels(case):
     call, found = LOGISTIC[case]
     text = refused(call)
-    assert text.startswith("problem: logistic regression takes x and y of one array each, ")
+    assert text.startswith("problem: logistic regression needs x and y to be one array each, ")
     assert found in text
 
 
@@ -289,9 +293,9 @@ def bound(loss, *boxes):
 BOUNDS = {
     "problem: expected a Problem": lambda: bounded(problem=(X, Y)),
     "problem: its rows have shape": lambda: bounded(problem=problem()),
-    "params: the problem has no loss with them; ": lambda: bounded(problem=problem(), rows=jnp.arange(3)),
+    "params: the problem's loss fails with them; ": lambda: bounded(problem=problem(), rows=jnp.arange(3)),
     "rows: rows must lie in [0, 1797), got 2000": lambda: bounded(rows=np.array([2000])),
-    "rows: expected those of one run, shape (n,), got": lambda: bounded(rows=np.array([[1, 2]])),
+    "rows: expected the rows of one run, shape (n,), got": lambda: bounded(rows=np.array([[1, 2]])),
     "rows: expected at least one": lambda: bounded(rows=np.array([], int)),
     "rows: expected integer rows": lambda: bounded(rows=0.5),
     "key: expected one": lambda: bounds.looseness(keys(), problem().of_run(0), {}),

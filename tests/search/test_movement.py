@@ -117,10 +117,16 @@ def test_so_it_has_for_traced_densities(scope):
         ({"density": "half"}, r"density: expected a number in \(0, 1\]"),
         ({"density": lambda step: 0.5}, "density at step 0: expected 1, .*; got 0.5"),
         ({"density": lambda: 0.5}, "density: expected a number or a function of the step"),
-        ({"density": optax.linear_schedule(1.0, 0.5, 9), "warmup": 0.1}, "warmup: the density is a function"),
-        ({"density": optax.linear_schedule(1.0, 0.5, 9), "cooldown": 0.1}, "cooldown: the density is a"),
+        (
+            {"density": optax.linear_schedule(1.0, 0.5, 9), "warmup": 0.1},
+            "warmup: the density is already a function",
+        ),
+        (
+            {"density": optax.linear_schedule(1.0, 0.5, 9), "cooldown": 0.1},
+            "cooldown: the density is already a",
+        ),
         ({"warmup": -0.1}, "warmup: expected a finite number of at least 0"),
-        ({"warmup": 0.9}, "cooldown: expected at most 1 - warmup, got 0.2"),
+        ({"warmup": 0.9}, "cooldown: expected at most 1 - warmup, with warmup=0.9, got 0.2"),
         ({"scope": "erk"}, "scope: expected 'global' or 'layer', got 'erk'"),
     ],
 )

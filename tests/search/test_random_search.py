@@ -193,7 +193,7 @@ def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tm
     [
         (lambda: random_search(0.0), r"density: expected a number in \(0, 1\]"),
         (lambda: random_search(0.5, samples=0), "samples: expected an integer of at least 1"),
-        (lambda: draw_from_one_layer(), "model: it has neither neurons"),
+        (lambda: draw_from_one_layer(), "model: it has no hidden neurons"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(make, message):

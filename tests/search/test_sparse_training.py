@@ -348,13 +348,13 @@ def test_a_falling_density_may_be_spread_as_erk():
 
 REFUSED = {
     r"density: expected a number in \(0, 1\]": lambda: gradual_magnitude(90),
-    r"begin: expected a share of the steps, in \[0, 1\), got 100": lambda: gradual_magnitude(begin=100),
-    "end: expected more than begin, 0.7, got 0.7": lambda: gradual_magnitude(begin=0.7),
+    r"begin: expected a fraction of the steps, in \[0, 1\), got 100": lambda: gradual_magnitude(begin=100),
+    "end: expected more than begin = 0.7, got 0.7": lambda: gradual_magnitude(begin=0.7),
     "scope: expected 'global', 'layer' or 'erk'": lambda: rigl(scope="leaf"),
     "every: expected an integer of at least 1, got 0.02": lambda: rigl(every=0.02),
     r"replaced: expected a number in \[0, 1\), got 1.0": lambda: sparse_evolution(replaced=1.0),
     r"replaced: expected one number, got shape \(2,\)": lambda: rigl(replaced=[0.1, 0.2]),
-    r"until: expected a share of the steps, in \(0, 1\], got 700": lambda: rigl(until=700),
+    r"until: expected a fraction of the steps, in \(0, 1\], got 700": lambda: rigl(until=700),
     "steps: gradual magnitude pruning would never change its mask in 20 steps, with every=15": lambda: found(
         gradual_magnitude(every=15)
     ),

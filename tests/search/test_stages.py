@@ -92,7 +92,7 @@ LACKS = {
     "another density": (
         lambda: jaxarch.chain(search.snip((0.5, 0.1)), jaxarch.at_density(0.2)),
         {},
-        r"density: no mask of density 0.2 was kept; there are 0.1, 0.5",
+        r"density: no mask has density 0.2; choose one of 0.1, 0.5",
     ),
     "densities after a training": (
         lambda: jaxarch.chain(search.snip((0.5, 0.1)), jaxarch.retrain(), jaxarch.at_density(0.1)),
@@ -117,7 +117,7 @@ LACKS = {
     "connections": (
         lambda: jaxarch.chain(search.spectral(), jaxarch.retrain()),
         {"parent": "spectral"},
-        r"hidden neurons, not of connections; .*search.spectral\(0.0\)",
+        r"hidden neurons, not connections; .*search.spectral\(0.0\)",
     ),
     "what the last stage needs": (
         lambda: jaxarch.chain(search.dense(), jaxarch.retrain("warm"), jaxarch.share_weight()),

@@ -227,7 +227,7 @@ def test_inputs_that_are_no_floats_are_refused():
     [
         (lambda: synflow(0.0), r"densities: expected a number in \(0, 1\]"),
         (lambda: synflow(0.5, rounds=0), "rounds: expected an integer of at least 1"),
-        (lambda: synflow(0.5, units="2:4"), "rounds: 2:4 is made in one round, not in more; give rounds=1"),
+        (lambda: synflow(0.5, units="2:4"), "rounds: 2:4 is pruned in one round; give rounds=1"),
         (lambda: synflow(0.25, rounds=1, units="2:4"), "density: 2:4 keeps 0.5 of the connections"),
     ],
 )

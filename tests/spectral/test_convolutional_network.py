@@ -198,11 +198,11 @@ WRONG = {
     "strides": (lambda: network(strides=(1, 2)), "strides: expected 3, one for each hidden layer"),
     "stride": (lambda: network(strides=(1, 2, 0)), "strides: expected an integer of at least 1"),
     "softmax": (lambda: network(activation=jax.nn.softmax), "activation: expected an elementwise"),
-    "pictures": (lambda: network()(jnp.ones((1, 8, 8, 3))), "x: expected pictures of shape"),
-    "no pictures": (lambda: network()(jnp.ones((8, 2))), "x: expected pictures of shape"),
+    "pictures": (lambda: network()(jnp.ones((1, 8, 8, 3))), "x: expected images of shape"),
+    "no pictures": (lambda: network()(jnp.ones((8, 2))), "x: expected images of shape"),
     "perceptron": (
         lambda: spectral.convolutional_weights({"W2_1": jnp.ones((2, 2))}, (1,)),
-        "params: expected those of a spectral network of pictures",
+        "params: expected parameters of a convolutional spectral network",
     ),
     "many networks": (
         lambda: spectral.convolutional_weights(jax.tree.map(lambda leaf: leaf[None], parts()[0]), STRIDES),
@@ -210,7 +210,7 @@ WRONG = {
     ),
     "traced": (
         lambda: jax.jit(lambda params: spectral.convolutional_weights(params, STRIDES))(parts()[0]),
-        "params: .* export outside of jit and vmap",
+        "params: .* call this outside of jit and vmap",
     ),
     "missing kernels": (
         lambda: spectral.direct_convolution(
@@ -222,7 +222,7 @@ WRONG = {
         lambda: spectral.direct_convolution(
             spectral.convolutional_weights(parts()[0], STRIDES), jnp.ones((1, 8, 8, 5))
         ),
-        "x: expected pictures of shape",
+        "x: expected images of shape",
     ),
     "export of matrices": (
         lambda: spectral.direct_weights(parts()[0]),

@@ -422,28 +422,28 @@ BOTH = {**params_of(DEEP), **random_params(DEEP)}
         (lambda: algebra.connections(*exact_network(2), "x"), "form: expected 'eig"),
         (
             lambda: jaxarch.spectral_network((3, 1), form="gated", train_input_eigenvalues=True),
-            "train_input_eigenvalues: the feed-forward rule of the gated form does not read L_1",
+            "train_input_eigenvalues: it has no effect in the gated form",
         ),
         (
             lambda: jaxarch.spectral_network(DEEP, form="gated").apply(
                 random_params(DEEP), {}, inputs(DEEP), None
             ),
-            "params: expected those of a network of the form 'gated', got 'eigendecomposition' ones",
+            "params: expected parameters of the form 'gated', got the form 'eigendecomposition'",
         ),
         (
             lambda: jaxarch.spectral_network(DEEP).apply(params_of(DEEP), {}, inputs(DEEP), None),
-            "params: expected those of a network of the form 'eigendecomposition', got 'gated' ones",
+            "params: expected parameters of the form 'eigendecomposition', got the form 'gated'",
         ),
-        (lambda: spectral.unpack(BOTH), "params: expected those of a spectral network"),
+        (lambda: spectral.unpack(BOTH), "params: expected parameters of a spectral network"),
         (
             lambda: spectral.feedforward(*spectral.unpack(params_of(DEEP)), inputs(DEEP)),
-            "params: expected those of a network of the form 'eigendecomposition', got 'gated' ones",
+            "params: expected parameters of the form 'eigendecomposition', got the form 'gated'",
         ),
-        (lambda: spectral.form_of(3), "params: expected those of a spectral network"),
-        (lambda: spectral.gamma_norm(params_of(DEEP)), "this one has 2; use path_norms"),
+        (lambda: spectral.form_of(3), "params: expected parameters of a spectral network"),
+        (lambda: spectral.gamma_norm(params_of(DEEP)), "this network has 2; use path_norms"),
         (
             lambda: spectral.direct_weights(jaxarch.SpectralMLP(DEEP, form="gated", rngs=nnx.Rngs(0))),
-            "params: expected parameters, got a module, SpectralMLP",
+            "params: expected parameters, got the module SpectralMLP",
         ),
         (
             lambda: spectral.direct_weights(jax.tree.map(lambda leaf: leaf[None], params_of(DEEP))),

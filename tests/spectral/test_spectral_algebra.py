@@ -212,7 +212,7 @@ PHI = [np.ones((3, 2)), np.ones((1, 3))]
         ([], [np.ones(2)], "eigenvectors: expected phi_1, ..., phi_B for at least two layers"),
         ([np.ones((5, 3, 2))], None, "eigenvectors: phi_1 must have shape .* use vmap"),
         ([PHI[0], np.ones((1, 4))], None, "eigenvectors: phi_2 must have 3 columns.*got shape .1, 4."),
-        (PHI, [np.ones(2), np.ones(3)], "eigenvalues: expected 3 vectors, one a layer, got 2"),
+        (PHI, [np.ones(2), np.ones(3)], "eigenvalues: expected 3 vectors, one per layer, got 2"),
         (PHI, [np.ones(2), np.ones(4), np.ones(1)], r"eigenvalues: L_2 must have shape \(3,\), got \(4,\)"),
     ],
 )

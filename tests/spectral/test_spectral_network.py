@@ -478,19 +478,19 @@ def test_hidden_eigenvalues_are_found_inside_larger_models():
         (lambda: jaxarch.spectral_network((3, 5, 1), eigenvalues=(0, 1)), "eigenvalues: expected 3 starts"),
         (
             lambda: jaxarch.spectral_network((3, 5, 1), eigenvalues=(0, [1.0] * 4, 1)),
-            r"eigenvalues: L_2 starts from a number, an array of shape \(5,\)",
+            r"eigenvalues: expected a number, an array of shape \(5,\)",
         ),
         (
             lambda: jaxarch.spectral_network((3, 5, 1), eigenvalues=(0, "x", 1)),
-            "eigenvalues: L_2 starts from a number",
+            "eigenvalues: expected a number",
         ),
         (
             lambda: jaxarch.spectral_network((3, 5, 1), eigenvalues=(0, np.nan, 1)),
-            "eigenvalues: L_2 must start finite",
+            "eigenvalues: expected finite starts, got L_2 = ",
         ),
         (
             lambda: jaxarch.spectral_network((3, 5, 1), eigenvalues=(0.1, 0, 1)),
-            "eigenvalues: L_1 is held at 0; train_input_eigenvalues=True",
+            "eigenvalues: L_1 is fixed at 0; pass train_input_eigenvalues=True",
         ),
         (lambda: jaxarch.spectral_network((3, 1), update="both"), "update: expected 'feedforward'"),
         (
@@ -499,7 +499,7 @@ def test_hidden_eigenvalues_are_found_inside_larger_models():
         ),
         (
             lambda: jaxarch.spectral_network((3, 1), update="recursive", method="substitution"),
-            "method: it is of the feedforward update",
+            "method: .* applies only to update='feedforward'",
         ),
         (
             lambda: jaxarch.spectral_network((3, 1), activation=lambda z: z.sum()),
@@ -513,7 +513,7 @@ def test_hidden_eigenvalues_are_found_inside_larger_models():
         (lambda: jaxarch.search.spectral(jnp.nan), "strength: expected a finite number of at least 0"),
         (lambda: jaxarch.search.spectral("1"), "strength: expected a finite number of at least 0"),
         (lambda: jaxarch.search.spectral(penalty="l3"), "penalty: unknown 'l3'; did you mean"),
-        (lambda: spectral.unpack({"w1": jnp.ones(3)}), "params: expected those of a spectral network"),
+        (lambda: spectral.unpack({"w1": jnp.ones(3)}), "params: expected parameters of a spectral network"),
         (lambda: spectral.hidden_eigenvalues({"w1": jnp.ones(3)}), "no hidden eigenvalues.*are: w1"),
         (
             lambda: spectral.unpack(jax.tree.map(lambda leaf: leaf[None], random_params((3, 4, 1)))),
@@ -567,7 +567,7 @@ def test_an_activation_is_checked_inside_of_jit_too():
 def test_a_mask_of_neurons_of_an_unknown_layer_is_refused():
     model = jaxarch.spectral_network((2, 3, 1))
     params, _ = model.init(jax.random.key(0))
-    with pytest.raises(jaxarch.ArgumentError, match="it masks neurons of 'L3'; the hidden layers are L2"):
+    with pytest.raises(jaxarch.ArgumentError, match="it masks neurons of 'L3', but the hidden layers are L2"):
         model.apply(params, {"neurons": {"L3": jnp.ones(1, bool)}}, jnp.ones((1, 2)), None)
 
 

@@ -299,7 +299,7 @@ def random_direct(net):
 
 
 def test_without_skip_connections_a_perceptron_start_is_called_dead():
-    with pytest.warns(jaxarch.DeadStartWarning, match="nothing gets past hidden eigenvalues of 0"):
+    with pytest.warns(jaxarch.DeadStartWarning, match="no signal passes hidden eigenvalues of 0"):
         jaxarch.spectral_network(DEEP, skips=False)
 
 
@@ -348,9 +348,9 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
             lambda: jaxarch.recruit()(None, curved(jaxarch.spectral_network((3, 1)), 1), Network({}, {}, {})),
             "validation: recruit needs",
         ),
-        (lambda: spectral.gamma_norm(random_params(DEEP)), "params: Gamma is of networks with one hidden"),
-        (lambda: spectral.gamma_norm({"w": 1}), "params: expected those of a spectral network"),
-        (lambda: spectral.path_norms({"w": 1}), "params: expected those of a spectral network"),
+        (lambda: spectral.gamma_norm(random_params(DEEP)), "params: Gamma is defined for one hidden layer"),
+        (lambda: spectral.gamma_norm({"w": 1}), "params: expected parameters of a spectral network"),
+        (lambda: spectral.path_norms({"w": 1}), "params: expected parameters of a spectral network"),
         (lambda: spectral.parameter_counts((3, 0)), "widths: expected an integer of at least 1"),
         (
             lambda: spectral.direct_weights(
@@ -360,18 +360,18 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
         ),
         (
             lambda: jaxarch.spectral_network((3, 2), skips=False, update="recursive"),
-            "skips: without them, update and method",
+            "skips: with skips=False, update and method",
         ),
         (
             lambda: jax.jit(spectral.direct_weights)(random_params(DEEP)),
-            "params: the neurons that are left decide the shapes",
+            "params: they are traced, but the neurons that are left decide shapes",
         ),
-        (lambda: spectral.direct_widths({}), r'expected those of .* \{"W2_1": ...\}; got none'),
+        (lambda: spectral.direct_widths({}), r'expected the weights of .* \{"W2_1": ...\}; got none'),
         (lambda: spectral.direct_widths({"w": jnp.ones((2, 2))}), r'\{"W2_1": ...\}; got w'),
         (lambda: spectral.direct_widths({"W2_1": jnp.ones(2)}), "weights: W2_1 must be a matrix"),
         (
             lambda: spectral.direct_widths({"W2_1": jnp.ones((3, 2)), "W3_2": jnp.ones((1, 4))}),
-            "weights: W3_2 has 4 neurons in layer 2, not 3",
+            "weights: W3_2 has 4 neurons in layer 2, but other weights have 3",
         ),
         (lambda: spectral.direct_widths({"W3_2": jnp.ones((1, 4))}), "a bundle into every layer; got W3_2"),
         (
@@ -386,7 +386,7 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
             lambda: spectral.feedforward(
                 *spectral.unpack(random_params(DEEP)), inputs(DEEP), neurons=[NEURONS["L2"]]
             ),
-            "neurons: expected 2 masks, one a hidden layer, got 1",
+            "neurons: expected 2 masks, one per hidden layer, got 1",
         ),
         (
             lambda: spectral.feedforward(
@@ -408,7 +408,7 @@ def test_direct_weights_of_many_runs_or_of_a_module_are_refused_by_what_they_are
     with pytest.raises(jaxarch.ArgumentError, match=r"params: they have a leading axis of runs.*of_run\(i\)"):
         jaxarch.spectral.direct_weights(params)
     module = jaxarch.models.SpectralMLP((2, 3, 1), rngs=nnx.Rngs(0))
-    with pytest.raises(jaxarch.ArgumentError, match=r"got a module, SpectralMLP; .*nnx.state\(module"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"got the module SpectralMLP; .*nnx.state\(module"):
         jaxarch.spectral.direct_weights(module)
 
 

@@ -177,7 +177,7 @@ def test_eigenvalues_that_are_not_trained_have_no_steps():
     problem = curved(jaxarch.spectral_network(DEEP, eigenvalues="random"), 5)
     search = jaxarch.search.spectral({"L2": 9.0, "L3": 0.0}, proximal=True, trainable="eigenvalues/L[23]")
     assert not search(jax.random.key(0), problem).params["eigenvalues"]["L2"].all()
-    with pytest.raises(jaxarch.ArgumentError, match="trainable: none of the eigenvalues under the penalty"):
+    with pytest.raises(jaxarch.ArgumentError, match="trainable: it leaves none of the penalized eigenvalues"):
         jaxarch.search.spectral(proximal=True, trainable="eigenvectors/*")(jax.random.key(0), problem)
 
 
@@ -379,11 +379,11 @@ def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
         (lambda: jaxarch.search.spectral(proximal=1), "proximal: expected True or False, got 1"),
         (
             lambda: jaxarch.search.spectral(penalty="squared l2", proximal=True),
-            "penalty: expected 'l1' or 'l2' with proximal steps, got 'squared l2'",
+            "penalty: with proximal=True, expected 'l1' or 'l2', got 'squared l2'",
         ),
         (
             lambda: jaxarch.search.spectral({"L2": 1.0}, penalty=spectral.penalty.l1),
-            "strength: expected one number, since a function weighs its layers itself",
+            "strength: expected one number, since a penalty function weighs layers itself",
         ),
         (lambda: jaxarch.search.spectral({"L2": -1.0}), "strength of 'L2': expected a finite number"),
         (lambda: jaxarch.search.spectral(depth_strength=-1.0), "depth_strength: expected a finite number"),
@@ -405,7 +405,10 @@ def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
             lambda: recruit_with({"L2": jnp.ones(5)}),
             "order: expected a value for each leaf, .*eigenvalues/L3",
         ),
-        (lambda: recruit_with({"L2": jnp.ones(5), "L3": jnp.ones(5)}), r"order: a layer has 4 neurons"),
+        (
+            lambda: recruit_with({"L2": jnp.ones(5), "L3": jnp.ones(5)}),
+            r"order: expected a number for each of 4 neurons of a layer",
+        ),
         (lambda: recruit_with(np.full(9, np.nan)), "order: expected a finite number"),
         (
             lambda: spectral.without_unused({"W2_1": jnp.ones((2, 3)), "W3_2": jnp.zeros((1, 2))}),
@@ -413,7 +416,7 @@ def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
         ),
         (
             lambda: jax.jit(spectral.without_unused)({"W2_1": jnp.ones((2, 3))}),
-            "weights: they decide the shapes",
+            "weights: they are traced, but decide shapes",
         ),
     ],
 )

@@ -68,7 +68,9 @@ def test_inputs_without_an_axis_of_examples_are_one_example():
 
 
 def test_a_batch_that_the_inputs_cannot_be_is_refused():
-    with pytest.raises(jaxarch.ArgumentError, match="batch: expected the number of examples, got 5"):
+    with pytest.raises(
+        jaxarch.ArgumentError, match="batch: expected the number of examples in the inputs, got 5"
+    ):
         jaxarch.cost(lambda p, x: x @ p, jnp.ones((4, 6)), jnp.ones((8, 4)), batch=5)
 
 
@@ -312,7 +314,7 @@ def test_of_branches_the_dearest_counts():
 
     cost = jaxarch.cost(function, {"w": ones(4, 4), "v": ones(4, 4)}, ROW)
     assert {name: layer.dense.multiply_adds for name, layer in cost.layers.items()} == {"w": 32, "v": 0}
-    assert "of the branches of a cond the dearest is counted" in str(cost)
+    assert "of the branches of a cond, the most expensive is counted" in str(cost)
 
 
 def test_products_in_a_while_loop_are_named_and_not_counted():
@@ -567,7 +569,7 @@ def test_where_a_loop_looks_up_its_weights_the_mask_is_not_seen_and_that_is_said
     mask = {"layers": {"kernel": jnp.ones((3, 4, 4), bool).at[0].set(False)}}
     cost = jaxarch.cost(function, tree, ROW, mask=mask)
     assert (cost.layers["layers"].dense.multiply_adds, cost.layers["layers"].masked.multiply_adds) == (48, 48)
-    assert "the mask does not lessen the products of layers" in str(cost)
+    assert "the weights of layers are chosen at run time" in str(cost)
 
 
 @pytest.mark.long
@@ -648,7 +650,7 @@ def test_scattered_zeros_are_said_to_make_nothing_smaller():
     cost = jaxarch.cost(mlp, LEAVES, ones(1, 3), mask=mask)
     assert cost.total.masked.parameters < cost.total.dense.parameters
     assert str(cost).endswith(
-        "\nthe zeros are scattered: nothing becomes smaller; dense hardware saves nothing"
+        "\nthe zeros are scattered, so no array becomes smaller and dense hardware saves nothing"
     )
     for other in (None, MASK):
         assert "scattered" not in str(jaxarch.cost(mlp, LEAVES, ones(1, 3), mask=other))
@@ -749,16 +751,16 @@ REFUSED = {
     "mask: the model has no parameter 'v'": lambda: jaxarch.cost(
         mlp, LEAVES, ones(1, 3), mask={"v": jnp.ones(2, bool)}
     ),
-    "mask: what it leaves is counted of arrays": lambda: jaxarch.cost(mlp, SQUARE, ROW, mask=SQUARE),
+    "mask: a masked count needs arrays": lambda: jaxarch.cost(mlp, SQUARE, ROW, mask=SQUARE),
     "mask: expected booleans, got float32": lambda: jaxarch.cost(mlp, LEAVES, ones(1, 3), mask=LEAVES),
     "mask: leaf 'hidden/kernel' has shape": lambda: jaxarch.cost(
         mlp, LEAVES, ones(1, 3), mask=MASK | {"hidden": {"kernel": jnp.ones((3, 9), bool), "bias": None}}
     ),
     "tree: expected arrays or their shapes, got 1.5 as 'w'": lambda: jaxarch.cost(mlp, {"w": 1.5}, ROW),
-    "tree: its values, which are traced, decide": lambda: jax.jit(
+    "tree: its values are traced": lambda: jax.jit(
         lambda tree: jaxarch.cost(mlp, tree, ones(1, 3)).total.dense.parameters
     )(LEAVES),
-    "network: expected that of one run": lambda: jaxarch.cost(
+    "network: it holds many runs": lambda: jaxarch.cost(
         jax.tree.map(
             lambda leaf: jnp.stack([leaf] * 2),
             found()[0].replace(info=jaxarch.TrainingInfo(failed_at=jnp.array(-1))),
@@ -766,10 +768,10 @@ REFUSED = {
         found()[1],
     ),
     "network: it is a bare architecture": lambda: jaxarch.cost(found(params=None)[0], found()[1]),
-    "batch: a network is traced with one example": lambda: jaxarch.cost(*found(), batch=2),
+    "batch: a network is always traced with one example": lambda: jaxarch.cost(*found(), batch=2),
     "batch: expected an integer of at least 1": lambda: jaxarch.cost(mlp, LEAVES, ones(1, 3), batch=0),
-    "mask: a network has its own": lambda: jaxarch.cost(*found(), mask=MASK),
-    "problem: expected the network's problem alone, got None": lambda: jaxarch.cost(found()[0]),
+    "mask: the network has its own mask": lambda: jaxarch.cost(*found(), mask=MASK),
+    "problem: expected the network's problem and no other inputs, got None": lambda: jaxarch.cost(found()[0]),
 }
 
 

@@ -110,7 +110,7 @@ def test_runs_that_do_not_differ_span_no_plane(runs):
         ({"a": np.ones(3)}, r"groups: 'a': expected shape \(runs, entries\), got \(3,\)"),
         ({"a": np.ones((3, 0))}, r"groups: 'a': expected shape \(runs, entries\)"),
         ({"a": SQUARE * 1j}, "groups: 'a': expected real numbers, got complex"),
-        ({"a": [[1.0], [1.0, 2.0]]}, "groups: 'a': expected an array, got rows of unlike lengths"),
+        ({"a": [[1.0], [1.0, 2.0]]}, "groups: 'a': expected an array, got rows of different lengths"),
     ],
 )
 def test_groups_that_are_no_vectors_are_refused(function, groups, message):
@@ -120,7 +120,9 @@ def test_groups_that_are_no_vectors_are_refused(function, groups, message):
 
 @pytest.mark.parametrize("function", [between, principal_plane])
 def test_vectors_of_other_lengths_are_refused(function):
-    with pytest.raises(ValueError, match="groups: 'b' has vectors of 3 entries, 'a' of 2"):
+    with pytest.raises(
+        ValueError, match="groups: expected vectors of equal length, got 3 entries in 'b' and 2 in 'a'"
+    ):
         function({"a": SQUARE, "b": np.ones((2, 3))})
 
 

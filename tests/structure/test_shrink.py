@@ -97,8 +97,10 @@ def test_without_a_bias_to_take_it_up_a_constant_stays_unless_it_is_0():
     small = shrunk(chain(), params)
     assert small.kept["a/bias[0]"].tolist() == [True, True, False]
     (why,) = small.left["a/bias[0]"]
-    assert why == "no bias of its own is added to what they are multiplied into"
-    assert "a/bias[0]: 1 that do not depend on the inputs stay: no bias of its own" in str(small)
+    assert why == "their product has no bias of its own to fold them into"
+    assert "a/bias[0]: 1 of the kept units do not depend on the inputs: their product has no bias" in str(
+        small
+    )
 
 
 def test_a_bias_that_is_added_elsewhere_too_takes_nothing_up():
@@ -146,7 +148,7 @@ def test_a_constant_that_differs_from_place_to_place_stays():
     params["places"] = dense([[0, 0.5, 0.5], [0, 0.5, 1.0]])
     small = shrunk(function, params, jnp.ones((3, 2, 1)))
     assert small.kept["a/kernel[1]"].tolist() == [True, False, True]
-    assert list(small.left["a/kernel[1]"]) == ["they differ from place to place, as in padding"]
+    assert list(small.left["a/kernel[1]"]) == ["their values differ between positions, as with padding"]
 
 
 def convolution(p, x, padding):
@@ -276,7 +278,7 @@ def test_a_function_that_reads_its_sizes_takes_the_smaller_arrays(name):
 def test_it_says_what_it_does_when_that_takes_long(capsys, monkeypatch):
     monkeypatch.setattr(sys.modules["jaxarch.structure._shrink"], "_PATIENCE", 0.0)
     shrunk(chain(), {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])})
-    assert capsys.readouterr().err.startswith("jaxarch: shrink reads the program")
+    assert capsys.readouterr().err.startswith("jaxarch: shrink traces the model")
 
 
 def test_what_is_not_understood_stays_and_is_named():
@@ -293,7 +295,7 @@ def test_the_table_shows_units_before_and_after():
     assert str(small).splitlines() == [
         "group      kind     units  kept",
         "a/bias[0]  neurons      2     1",
-        "7 numbers before, 4 now; the function takes these arrays as it is",
+        "7 numbers before, 4 now; the function runs on these arrays unchanged",
         "outputs on the example differ by at most 0.0e+00 of the largest",
     ]
 
@@ -493,23 +495,23 @@ def of_unit_norm(p, x):
 
 
 BAD = {
-    "model: the masked model computes NaN at outputs[0, 0], first in div of 'w', as of 0 / 0": lambda: (
-        jaxarch.shrink(of_unit_norm, {"w": jnp.eye(5, 3, 1), "v": jnp.ones((3, 2))}, X)
+    "model: the masked model computes NaN at outputs[0, 0], first in div of 'w', for": lambda: jaxarch.shrink(
+        of_unit_norm, {"w": jnp.eye(5, 3, 1), "v": jnp.ones((3, 2))}, X
     ),
-    "model: the masked model computes NaN at outputs[0, 0], and so nothing can be compared": lambda: (
+    "model: the masked model computes NaN at outputs[0, 0], so outputs cannot be compared": lambda: (
         jaxarch.shrink(lambda p, x: jnp.log(-x @ p), jnp.ones((5, 2)), jnp.abs(X))
     ),
-    "network: expected that of one run; ": lambda: jaxarch.shrink(
+    "network: it holds many runs; ": lambda: jaxarch.shrink(
         NETWORK.replace(info=TrainingInfo(failed_at=np.array([-1, -1]))), PLAIN
     ),
     "network: it is a bare architecture": lambda: jaxarch.shrink(Network(), PLAIN),
     "model: expected a network of one run or a function": lambda: jaxarch.shrink({}, PLAIN),
-    "problem: expected the network's problem alone": lambda: jaxarch.shrink(NETWORK, X),
+    "problem: expected the network's problem and no other inputs": lambda: jaxarch.shrink(NETWORK, X),
     "problem: it has no `predict`": lambda: jaxarch.shrink(
         NETWORK, jaxarch.Problem(PLAIN.init, PLAIN.loss, PLAIN.data, PLAIN.descent)
     ),
     "function: it cannot be traced": lambda: jaxarch.shrink(lambda p, x: float(p.sum()), X, X),
-    "network: its values, which are traced, decide": lambda: jax.jit(
+    "network: its values are traced": lambda: jax.jit(
         lambda network: jaxarch.shrink(network, PLAIN).network.params
     )(NETWORK),
 }
@@ -558,5 +560,5 @@ def test_a_rule_that_reads_the_width_gives_the_gradient_of_the_whole_model(rule)
 
 def test_weights_that_are_no_numbers_are_named_where_the_model_computes_nan():
     params = {"a": jnp.ones((3, 4)).at[0, 0].set(jnp.nan), "b": jnp.ones((4, 2))}
-    with pytest.raises(ArgumentError, match=r"NaN at outputs\[0, 0\], since 'a' has numbers that are"):
+    with pytest.raises(ArgumentError, match=r"NaN at outputs\[0, 0\], since 'a' has NaN or infinite numbers"):
         jaxarch.shrink(lambda p, x: x @ p["a"] @ p["b"], params, jnp.ones((1, 3)))

@@ -145,11 +145,11 @@ def test_of_a_network_it_is_the_masked_one():
         (lambda: unit_graph({}, {}), "model: expected a network of one run or a function"),
         (
             lambda: unit_graph(lambda p, x: x + p["b"], {"b": jnp.ones(2)}, jnp.ones(2)),
-            "function: it multiplies",
+            "function: it has no product of its leaves",
         ),
         (
             lambda: jax.jit(lambda p: unit_graph(mlp, p, jnp.ones((1, 3))).adjacency)(layers(3, 2)),
-            "tree: its values, which are traced",
+            "tree: its values are traced",
         ),
         (lambda: unit_graph(jaxarch.Network({}, None, {}), {}), "problem: expected the network's problem"),
     ],

@@ -184,8 +184,8 @@ def test_a_value_that_is_not_defined_in_the_box_has_infinite_bounds():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: jax.scipy.special.gammaln(x), "no interval rule for the primitive 'lgamma'"),
-        (lambda x: jax.lax.scan(lambda y, _: (2 * y, None), x, None, 3)[0], "no .* primitive 'scan'"),
+        (lambda x: jax.scipy.special.gammaln(x), "the primitive 'lgamma', which has no interval rule"),
+        (lambda x: jax.lax.scan(lambda y, _: (2 * y, None), x, None, 3)[0], "primitive 'scan', which has no"),
         (lambda x: jnp.arange(3)[jnp.argmax(x)], "the indices of its 'dynamic_slice' depend on the box"),
     ],
 )  # fmt: skip
@@ -204,8 +204,8 @@ def test_what_does_not_depend_on_the_box_needs_no_rule():
     ("upper", "message"),
     [
         (jnp.ones(3), r"upper: expected shape \(2,\)"),
-        (-jnp.ones(2), "upper: expected at least lower"),
-        ({"a": jnp.ones(2)}, "upper: expected the structure of lower"),
+        (-jnp.ones(2), "upper: expected values of at least lower"),
+        ({"a": jnp.ones(2)}, "upper: expected the same structure as lower"),
     ],
 )
 def test_a_box_that_is_none_is_refused(upper, message):

@@ -28,6 +28,6 @@ def check_pictures(x: Array, inputs: int, least: int = 1) -> None:
     """
     if x.ndim != 4 or x.shape[3] != inputs or min(x.shape[1:3]) < least:
         raise ArgumentError(
-            f"x: expected pictures of shape (batch, height, width, {inputs}), height and width at least "
-            f"{least}, got {x.shape}"
+            f"x: expected images of shape (batch, height, width, {inputs}), with height and width at least "
+            f"{least}, got shape {x.shape}"
         )

@@ -53,7 +53,8 @@ class CNN(nnx.Module):
     ) -> None:
         if not isinstance(channels, Sequence) or not channels or not all(channels):
             raise ArgumentError(
-                f"channels: expected positive integers, or some for a stage, got {shown(channels)}"
+                "channels: expected positive integers, or sequences of them, one per stage, got "
+                f"{shown(channels)}"
             )
         stages = [stage if isinstance(stage, Sequence) else [stage] for stage in channels]
         widths = [inputs, *(width for stage in stages for width in stage)]

@@ -44,7 +44,9 @@ class MLP(nnx.Module):
         """Return outputs (batch, widths[-1]) for inputs of shape (batch, ...), each of widths[0] numbers."""
         inputs = self.layers[0].in_features
         if x.size != x.shape[0] * inputs:
-            raise ArgumentError(f"x: expected {inputs} numbers an example, got shape {x.shape[1:]}")
+            raise ArgumentError(
+                f"x: expected {inputs} numbers per example, got examples of shape {x.shape[1:]}"
+            )
         return perceptron(self.layers, self.activation, x.reshape(-1, inputs))
 
 

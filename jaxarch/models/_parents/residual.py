@@ -69,16 +69,19 @@ class ResNet(nnx.Module):
         rngs: nnx.Rngs,
     ) -> None:
         if not isinstance(widths, Sequence) or not widths:
-            raise ArgumentError(f"widths: expected channels of at least one stage, got {shown(widths)}")
+            raise ArgumentError(f"widths: expected the channels of at least one stage, got {shown(widths)}")
         check_counts(inputs=inputs, outputs=outputs, widths=widths, blocks=blocks)
         if shortcut not in ("padding", "projection"):
             raise ArgumentError(f"shortcut: expected 'padding' or 'projection', got {shown(shortcut)}")
         counts = blocks if isinstance(blocks, Sequence) else [blocks] * len(widths)
         if len(counts) != len(widths):
-            raise ArgumentError(f"blocks: expected {len(widths)}, one a stage, got {shown(blocks)}")
+            raise ArgumentError(
+                f"blocks: expected {len(widths)} integers, one per stage, got {shown(blocks)}"
+            )
         if shortcut == "padding" and any(after < before for before, after in pairwise(widths)):
             raise ArgumentError(
-                f"widths: expected none below the one before, since shortcuts are padded, got {shown(widths)}"
+                "widths: expected widths that never decrease, since shortcuts are padded, got "
+                f"{shown(widths)}"
             )
         each = [width for width, count in zip(widths, counts, strict=True) for _ in range(count)]
         halving = {sum(counts[:stage]) for stage in range(1, len(widths))}

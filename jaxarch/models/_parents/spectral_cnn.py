@@ -78,7 +78,7 @@ class SpectralCNN(nnx.Module):
         check_counts(inputs=inputs, outputs=outputs, channels=channels)
         check_count("kernel", kernel)
         if kernel % 2 == 0:
-            raise ArgumentError(f"kernel: expected an odd number, for it to have a centre, got {kernel}")
+            raise ArgumentError(f"kernel: expected an odd number, so that it has a centre, got {kernel}")
         check_activation(activation)
         if strides is None:
             strides = strides_of(channels)

@@ -79,7 +79,7 @@ class VisionTransformer(nnx.Module):
         check_counts(depth=depth, features=features, heads=heads, hidden=hidden, size=size, patch=patch)
         check_counts(inputs=inputs, outputs=outputs)
         if height % patch or width % patch:
-            raise ArgumentError(f"size: expected multiples of patch = {patch}, got {size}")
+            raise ArgumentError(f"size: expected multiples of patch={patch}, got {size}")
         _check_blocks(features, heads, dropout)
         patches = (height // patch) * (width // patch)
         positions = nnx.initializers.normal(0.02)(rngs.params(), (patches, features))
@@ -98,7 +98,7 @@ class VisionTransformer(nnx.Module):
         """Return outputs of shape (batch, outputs) for images of shape (batch, height, width, inputs)."""
         if x.shape[1:] != self.shape:
             expected = ", ".join(map(str, self.shape))
-            raise ArgumentError(f"x: expected pictures of shape (batch, {expected}), got {x.shape}")
+            raise ArgumentError(f"x: expected images of shape (batch, {expected}), got {x.shape}")
         height, width, inputs = self.shape
         side = self.patch
         x = x.reshape(-1, height // side, side, width // side, side, inputs)
@@ -190,8 +190,8 @@ class GPT(nnx.Module):
         longest = self.positions["bias"].shape[0]
         if x.ndim != 2 or not jnp.issubdtype(x.dtype, jnp.integer) or x.shape[1] > longest:
             raise ArgumentError(
-                f"x: expected integers of shape (batch, length), length at most {longest}, got {x.dtype} of "
-                f"shape {x.shape}"
+                f"x: expected integers of shape (batch, length) with length at most {longest}, got "
+                f"{x.dtype} of shape {x.shape}"
             )
         x = self.dropout(self.embedding(x) + self.positions["bias"][None, : x.shape[1]])
         for block in self.encoder:

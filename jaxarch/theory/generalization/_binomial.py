@@ -85,7 +85,7 @@ def log_factorial(n: float) -> float:
 def check_delta(delta: float) -> None:
     """Raise unless delta is a probability strictly between 0 and 1."""
     if not (isinstance(delta, numbers.Real) and 0 < delta < 1):
-        raise ArgumentError(f"delta: expected a chance between 0 and 1, got {shown(delta)}")
+        raise ArgumentError(f"delta: expected a probability between 0 and 1, got {shown(delta)}")
 
 
 def check_length(length: float) -> None:

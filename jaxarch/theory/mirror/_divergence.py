@@ -99,7 +99,7 @@ def bregman_divergence(mask: ArrayLike, scores: ArrayLike, hard: ArrayLike, soft
     if not is_traced(mask):
         numbers = real_numbers("mask", mask)
         if not ((numbers >= 0) & (numbers <= 1)).all():
-            raise ArgumentError("mask: expected numbers in [0, 1]")
+            raise ArgumentError(f"mask: expected numbers in [0, 1], got {shown(mask)}")
     scores, hard, soft, ratio, gap = _with_ratio(scores, hard, soft)
     check_broadcast(scores=scores, hard=hard, soft=soft, mask=mask)
     u, b = jnp.asarray(mask, scores.dtype), hard * scores

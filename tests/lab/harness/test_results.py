@@ -339,9 +339,9 @@ def test_a_comparison_of_spectra_without_rows_panels_or_names_of_their_own_is_re
         plots.spectral_comparison({})
     with pytest.raises(ValueError, match="rows: 'task' has no panels"):
         plots.spectral_comparison({"task": {}})
-    with pytest.raises(ValueError, match="rows: 'task' has no spectra in 'second'; leave the panel out"):
+    with pytest.raises(ValueError, match="rows: 'task' has no spectra in 'second'; leave this panel out"):
         plots.spectral_comparison({"task": {"first": {"bin": runs}, "second": {}}})
-    with pytest.raises(ValueError, match="rows: 'task' has 'bin' in 'second' and in a panel before it"):
+    with pytest.raises(ValueError, match="rows: 'task' has 'bin' in 'second' and in an earlier panel"):
         plots.spectral_comparison({"task": {"first": {"bin": runs}, "second": {"bin": runs}}})
 
 

@@ -73,7 +73,7 @@ def test_trained_weights_have_no_bound_by_training_rows_and_it_is_said_why():
     text = told(certificate_table(table(), "here"))
     assert "no bound by training rows of bin->real cold: its weights are not all 1" in text
     assert "no bound by held-out rows" not in text
-    assert "- that none but 128 networks, a number fixed before" in text  # the thresholds
+    assert "- that at most 128 networks, a number fixed beforehand" in text  # the thresholds
 
 
 ALIKE = straight({"w": [[1.0, 1.0]]}, {"w": [[1.0, -1.0]]})

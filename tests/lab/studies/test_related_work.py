@@ -108,7 +108,9 @@ def test_a_line_of_the_figure_of_layers_ends_where_one_is_empty(collapsed, monke
         collapse.plots, "trade_off", lambda points, *texts, **options: drawn.update(points) or plot(points)
     )
     plot = lambda points: jaxarch.plots.trade_offs({"": points}, "", "")  # noqa: E731
-    texts = str([line.rows for line in report_on(collapsed, collapse.EXPERIMENT).body if hasattr(line, "rows")])
+    texts = str(
+        [line.rows for line in report_on(collapsed, collapse.EXPERIMENT).body if hasattr(line, "rows")]
+    )
     assert all((emptiest > 0).all() for _, emptiest in drawn.values())
     assert len(drawn["SynFlow"][0][0]) > len(drawn["SynFlow, one round"][0][0])
     assert "SynFlow, one round" in texts

@@ -193,7 +193,7 @@ def test_neurons_are_recruited_in_the_layers_that_are_left_and_refitted(bent):
         (lambda: spectral_depth(1, penalty="l3"), "penalty: unknown 'l3'"),
         (
             lambda: spectral_depth(2)(jax.random.key(0), linear_problem(GATED)),
-            "layers: expected 3, the model's hidden layers, got 2",
+            "layers: expected 3, the number of hidden layers of the model, got 2",
         ),
     ],
 )
