@@ -132,9 +132,8 @@ def run(
     _prepare_jax()
     if mine is not None:
         _take_place(mine)
-    from jaxarch import ProgressBar
     from jaxarch.lab import results
-    from jaxarch.lab.harness import check_spreads, executor_of, plan_of, read_settings, run_in
+    from jaxarch.lab.harness import check_spreads, executor_of, plan_of, read_settings
     from jaxarch.lab.harness.own_classes import own_classes
     from jaxarch.lab.results.folders import no_folder
     from jaxarch.run._processes import Team, taking_part
@@ -156,16 +155,32 @@ def run(
     made = results.new_folder(chosen.name, root, out, force) if is_first else no_folder()
     with taking_part(mine is not None), made as folder:
         interruption.tell(partial(_what_is_left, folder, getattr(settings, "resume", "")))
-        with ProgressBar() as bar, warnings.catch_warnings():
-            for category in (DeadStartWarning, NonFiniteWarning, ResultWarning):
-                # The manifest keeps these warnings, and they are printed under the table.
-                warnings.simplefilter("ignore", category)
-            run_in(folder.path, chosen, settings, None if quiet or not is_first else bar, executor)
+        reported, failure = _run_and_report(folder.path, chosen, settings, executor, is_first, quiet)
+    if is_first:
+        _tell(reported, failure, folder)
+
+
+def _run_and_report(
+    folder: Path, chosen: Any, settings: Any, executor: Any, is_first: bool, quiet: bool
+) -> tuple[Reported | None, Exception | None]:
+    """Run an experiment in a folder; in the first process return its report, or the error in its place."""
+    from jaxarch import ProgressBar
+    from jaxarch.lab.harness import run_in
+
+    progress = ProgressBar() if is_first and not quiet else None
+    with progress or contextlib.nullcontext(), warnings.catch_warnings():
+        for category in (DeadStartWarning, NonFiniteWarning, ResultWarning):
+            # The manifest keeps these warnings, and they are printed under the table.
+            warnings.simplefilter("ignore", category)
+        if progress is not None:
+            progress.doing("reading the data")
+        run_in(folder, chosen, settings, progress, executor)
         if not is_first:
-            return
+            return None, None
+        if progress is not None:
+            progress.doing("drawing the figures")
         # A figure or page that cannot be made must not cost the results: keep them, and show the error.
-        reported, failure = _reported(chosen, folder.path)
-    _tell(reported, failure, folder)
+        return _reported(chosen, folder)
 
 
 def _dry_run(chosen: Any, settings: Any, lines: list[str], root: str, out: str | None, force: bool) -> None:
@@ -363,15 +378,16 @@ def list_(experiment: str | None) -> None:
         for remark in remarks(chosen.settings):
             console.print(f"\n{remark}")
         return
-    from jaxarch import disentangling_strategies, search, transforms
+    from jaxarch import search, transforms
     from jaxarch.lab.data.sources import SOURCES
+    from jaxarch.lab.disentangling.measuring import MEANING
     from jaxarch.run._methods import methods_of
 
     rows = {
         "experiments": EXPERIMENTS,
         "searches, in jaxarch.search": {name: made.summary for name, made in methods_of(search).items()},
         "transforms, in jaxarch": {name: made.summary for name, made in methods_of(transforms).items()},
-        "strategies of disentangling.strategies": dict.fromkeys(disentangling_strategies(), ""),
+        "strategies of disentangling.strategies": MEANING,
         "data sets": {name: source.description for name, source in SOURCES.items()}
         | {"FILE.npz": "your own: arrays x (examples, features) and y (integer classes)"},
     }

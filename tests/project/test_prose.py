@@ -35,7 +35,7 @@ def docstrings():
 
 
 def lengths(text):
-    """Sentences and their numbers of words. Code, tables, headings and directives have none; a formula is a word."""
+    """Sentences and their numbers of words, without code, tables and headings; a formula is a word."""
     text = re.sub(r"^```.*?^```|\$\$.*?\$\$", "", text, flags=re.M | re.S)
     text = re.sub(r"\$[^$]+\$", "X", text)
     text = "\n".join(line for line in text.splitlines() if not line.startswith(("|", "#", "!", ":")))

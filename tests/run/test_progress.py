@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from rich.console import Console
 from small import RUNS, keys, problem, same
 
 import jaxarch
+from jaxarch.run import _progress
 
 
 def shown(terminal, inside, **settings):
@@ -32,6 +34,39 @@ def test_on_a_terminal_there_is_a_bar_with_steps_and_loss():
     assert "bin: two_temperature" in text
     assert "12/12" in text
     assert "loss -" in text
+
+
+def test_at_80_columns_a_long_name_is_cut_off_and_no_number_is():
+    text = io.StringIO()
+    with jaxarch.ProgressBar(Console(file=text, force_terminal=True, width=80)) as bar:
+        bar(jaxarch.Progress("a name " * 20, 123400, 123400, 0, 1, 10, -1234.5))
+    last = [line for line in text.getvalue().split("\n") if "a name" in line][-1]
+    assert "…" in last
+    assert "123400/123400" in last
+    assert "loss -1.23e+03" in last
+
+
+def test_before_its_first_chunk_ends_a_training_is_said_to_compile_with_its_memory():
+    assert re.search(
+        r"bin: two_temperature .* compiling, \S+ \S+ a device", shown(terminal=True, inside=True)
+    )
+
+
+def test_a_stage_that_does_not_train_has_a_line_on_a_terminal_while_it_runs():
+    text = io.StringIO()
+    with jaxarch.ProgressBar(Console(file=text, force_terminal=True, width=120)) as bar:
+        jaxarch.over_seeds(jaxarch.search.snip(0.5), keys(), problem(), progress=bar, name="one")
+        assert "one: snip" in text.getvalue()
+
+
+@pytest.mark.parametrize(("patience", "lines"), [(0.0, 1), (60.0, 0)])
+def test_off_a_terminal_a_long_wait_is_told_when_it_is_over(patience, lines, monkeypatch):
+    monkeypatch.setattr(_progress, "PATIENCE", patience)
+    text = io.StringIO()
+    with jaxarch.ProgressBar(Console(file=text, width=120)) as bar:
+        bar.doing("reading")
+        assert text.getvalue() == ""
+    assert text.getvalue() == "reading: 0 s\n" * lines
 
 
 def test_groups_of_runs_share_one_bar():

@@ -79,6 +79,7 @@ def run(settings: Settings, context: Context) -> Outcome:
     """Train all strategies."""
     data, task, learning, chosen = prepare(settings)
     done = compare(chosen, settings.run_keys(task), learning, labels=trial.labels(task), **context.options)
+    context.doing("measuring and certifying the networks")
     table = measuring.measure(data, task, learning, chosen, done)
     comparisons = measuring.compare_runs(table, ["flipped"])
     losses = {

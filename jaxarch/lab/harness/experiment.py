@@ -55,6 +55,11 @@ class Context:
         progress = None if self.progress is None else _Titled(self.progress, title)
         return dataclasses.replace(self, progress=progress, folder=re.sub(r"\W+", "-", title))
 
+    def doing(self, words: str) -> None:
+        """Let the progress show what is waited for, until something else begins."""
+        if self.progress is not None and hasattr(self.progress, "doing"):
+            self.progress.doing(words)
+
     @cached_property
     def _parts(self) -> Parts:
         """Claim on the folder of the setting `resume`, for this experiment with these settings only."""
@@ -74,6 +79,10 @@ class _Titled:
     def begins(self, plan: RunPlan) -> None:
         if hasattr(self.told, "begins"):
             self.told.begins(dataclasses.replace(plan, name=f"{self.title}: {plan.name}"))
+
+    def doing(self, words: str) -> None:
+        if hasattr(self.told, "doing"):
+            self.told.doing(words and f"{self.title}: {words}")
 
 
 @dataclasses.dataclass(frozen=True)

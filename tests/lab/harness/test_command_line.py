@@ -57,6 +57,20 @@ def test_a_run_prints_its_tables_and_names_its_folder(ran):
 
 
 @pytest.mark.long
+def test_a_run_opens_with_the_medians_of_what_it_compares_and_explains_names_below_the_table(ran):
+    done, folder = ran
+    first = " ".join(done.stdout.split()).partition("(median [quartiles]")[0]
+    table = results.read_table(folder)
+    medians = table.groupby(["strategy", "flipped"])["auc"].median()
+    assert any(
+        f"(bin) has a test AUC of {medians['bin', side]:.3f}" in first
+        and f"(real) have {medians['real', side]:.3f}" in first
+        for side in (False, True)
+    )
+    assert done.stdout.index("AUC of bin minus") > done.stdout.index("- real->bin: real, then") > 0
+
+
+@pytest.mark.long
 def test_a_run_writes_one_row_for_each_run_and_strategy(ran):
     table = pd.read_csv(ran[1] / results.RESULTS)
     assert set(results.COLUMNS) <= set(table.columns)

@@ -50,6 +50,32 @@ def third(tmp_path_factory):
 
 
 @pytest.mark.long
+def test_a_report_opens_with_numbers_of_its_table(third, fourth, fifth, flipping):
+    """Each conclusion has the number that answers the study's question, as its table has it."""
+    said = {
+        module: report_on(folder, module.EXPERIMENT).conclusion
+        for module, folder in ((fig3, third), (fig4, fourth), (fig5, fifth), (flips, flipping))
+    }
+    table = read_table(third)
+    sharpest = table[
+        ~table["flipped"] & (table["hard"] == 500) & (table["variant"] == table["variant"].iloc[0])
+    ]
+    assert f"{sharpest.groupby('soft')['loss'].median().min():.1f} [" in said[fig3]
+    best = fig4.best_strategies(read_table(fourth))
+    assert f"of {len(best)} cells" in said[fig4]
+    assert f"median test AUC in {best.sum().max()}, " in said[fig4]
+    apart = fig5.similarity(read_table(fifth, fig5.BETWEEN))[("real->bin", "bin")].median()
+    assert f"(real->bin) and of bin are {apart:.2f} [" in said[fig5]
+    after = read_table(flipping).query("strategy == 'bin->flipped'")
+    better = measuring.better_orientation(read_table(flipping))["1,2,3 v 4,5,6"]
+    assert f"after {after[after['flipped'] == better]['flips'].median():.0f} [" in said[flips]
+
+
+def test_every_strategy_is_explained_in_a_line():
+    assert list(measuring.MEANING) == list(jaxarch.disentangling_strategies())
+
+
+@pytest.mark.long
 def test_figure_2_has_the_slope_of_the_sigmoid_with_and_without_its_factor(tmp_path):
     run(fig2, tmp_path, hards=(5.0, 50.0), points=201)
     table = read_table(tmp_path)
