@@ -123,7 +123,8 @@ def _check_form(name: str, index: int, batch: PyTree, form: Form, same_shape: bo
         fits = leaf.shape == shape if same_shape else leaf.shape[1:] == shape[1:]
         if not fits or leaf.dtype != dtype:
             where = f" in {path!r}" if path else ""
-            remedy = "; drop the short batch at the end of an epoch" if leaf.dtype == dtype else ""
+            is_short = leaf.dtype == dtype and leaf.shape[1:] == shape[1:]
+            remedy = "; drop the short batch at the end of an epoch" if is_short else ""
             raise ArgumentError(
                 f"{name}: batch {index} has {leaf.dtype} of shape {leaf.shape}{where}, but earlier batches "
                 f"have {dtype} of shape {shape}{remedy}"

@@ -149,7 +149,7 @@ def check_run(run: int, tree: PyTree) -> None:
     sizes = [leaf.shape[0] for leaf in jax.tree.leaves(tree) if getattr(leaf, "ndim", 0)]
     runs = min(sizes, default=0)
     if not -runs <= run < runs:
-        raise ArgumentError(f"run: expected 0 to {runs - 1}, got {shown(run)}")
+        raise ArgumentError(f"run: expected {-runs} to {runs - 1}, got {shown(run)}")
 
 
 def architecture(mask: PyTree) -> Network:

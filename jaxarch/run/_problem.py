@@ -416,7 +416,9 @@ def _check_data(data: PyTree) -> int:
     if not leaves or any(jnp.ndim(leaf) == 0 for leaf in leaves):
         raise ArgumentError("data: expected arrays with a leading axis of examples")
     sizes = {leaf.shape[0] for leaf in leaves}
-    if len(sizes) > 1 or 0 in sizes:
+    if sizes == {0}:
+        raise ArgumentError("data: expected at least one example, got none")
+    if len(sizes) > 1:
         raise ArgumentError(f"data: arrays must share one leading axis of examples, got {sorted(sizes)}")
     for leaf in leaves:
         if not is_traced(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating):

@@ -122,13 +122,16 @@ def movement(
                     f"{name}: the density is already a function of the step; leave {name} out"
                 )
     check_at_steps("density", density, _check_whole if callable(density) else check_density, 0)
+    name, other = ("warmup", "cooldown") if cooldown is None else ("cooldown", "warmup")
     warmup = WARMUP if warmup is None else warmup
     cooldown = COOLDOWN if cooldown is None else cooldown
     check_one_strength("warmup", warmup)
     check_one_strength("cooldown", cooldown)
     if not is_traced((warmup, cooldown)) and np.add(warmup, cooldown) > 1:
+        given = {"warmup": warmup, "cooldown": cooldown}
         raise ArgumentError(
-            f"cooldown: expected at most 1 - warmup, with warmup={shown(warmup)}, got {shown(cooldown)}"
+            f"{name}: expected at most 1 - {other}, with {other}={shown(given[other])}, got "
+            f"{shown(given[name])}"
         )
     return Training(
         "movement",

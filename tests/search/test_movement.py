@@ -126,7 +126,7 @@ def test_so_it_has_for_traced_densities(scope):
             "cooldown: the density is already a",
         ),
         ({"warmup": -0.1}, "warmup: expected a finite number of at least 0"),
-        ({"warmup": 0.9}, "cooldown: expected at most 1 - warmup, with warmup=0.9, got 0.2"),
+        ({"warmup": 0.9}, "warmup: expected at most 1 - cooldown, with cooldown=0.2, got 0.9"),
         ({"scope": "erk"}, "scope: expected 'global' or 'layer', got 'erk'"),
     ],
 )

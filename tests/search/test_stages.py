@@ -347,7 +347,7 @@ def test_what_is_no_stage_or_makes_no_network_is_refused(part, message):
 def test_a_run_that_there_is_none_of_is_refused(run):
     network, _ = jaxarch.over_seeds(search.untrained(), keys(), problem_for("any"))
     for many in (network, problem_for("any")):
-        with pytest.raises(jaxarch.ArgumentError, match=f"run: expected 0 to 2, got {run}"):
+        with pytest.raises(jaxarch.ArgumentError, match=f"run: expected -3 to 2, got {run}"):
             many.of_run(run)
 
 

@@ -57,7 +57,8 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
             raise ValueError("it is not a file")
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
-        raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
+        why = getattr(error, "strerror", None) or one_line(error)
+        raise ArgumentError(f"folder: {shown(path)} cannot be read ({why})") from None
     for column, cells in table.items():
         if cells.map(_is_infinite).any() and (row := _overflow(path, column)) is not None:
             raise ArgumentError(f"folder: {shown(path)} has an infinite number: {shown(column)}, row {row}")
