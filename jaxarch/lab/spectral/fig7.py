@@ -29,10 +29,10 @@ MOST_DRAWN = 6
 COLUMNS = {
     "alpha": "the target turns from linear (0) to quadratic (1)",
     "beta": "how abruptly it turns, at alpha = 1/2",
-    "norm of Gamma": "size of all paths through the hidden layer; 0 if the network is linear",
+    "norm of Gamma": "size of all paths through the hidden layer; 0 if the layer is not in use",
     "L_1, L_2": "norm of the eigenvalues of the inputs, and of the hidden layer",
     "recruited": f"hidden neurons; {wording.LEFT}",
-    "no hidden": "validation MSE without the hidden layer",
+    "MSE, no hidden layer": "validation MSE without the hidden layer",
 }
 
 

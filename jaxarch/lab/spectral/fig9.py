@@ -25,7 +25,7 @@ from jaxarch.transforms import largest_removal
 READOUT = "readout.npz"
 LAYERS = {"L2": "first hidden layer, L_2", "L3": "second hidden layer, L_3"}
 COLUMNS = {
-    "R^2, pruned": "on test points, with all neurons and with those that are left",
+    "R^2, pruned": "test R^2 with only the neurons that are left",
     "eigenvalues": "left if the smallest eigenvalues are set to 0, as in [S]; their neurons may still act",
     "neurons": "left if the activations of neurons are set to 0, in the same order and by the same rule",
     "max |L_2|, max |L_3|": "largest eigenvalue of the first and second hidden layer",

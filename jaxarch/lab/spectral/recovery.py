@@ -33,7 +33,7 @@ COLUMNS = {
     "teacher": "hidden layers x neurons in each",
     "reached": "runs with a high enough validation R^2 at some strength; neurons left and R^2 are of these",
     "depth found": "runs with as many layers that have a neuron left as the teacher has",
-    "seconds a run": "wall time x devices / runs, without compilation",
+    "seconds per run": "wall time x devices / runs, without compilation",
 }
 
 
