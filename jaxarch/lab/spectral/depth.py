@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -26,12 +27,21 @@ from jaxarch import (
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_positive, check_strength
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
-from jaxarch.lab.spectral import training
+from jaxarch.lab.spectral import training, wording
 from jaxarch.lab.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
 from jaxarch.lab.spectral.neurons_left import left_by_layer
 from jaxarch.lab.spectral.teacher import r_squared
 from jaxarch.search import spectral, spectral_depth
 from jaxarch.spectral.algebra import Form
+
+COLUMNS = {
+    "teacher layers": "hidden layers of the teacher",
+    "depth recognized": "runs that find this depth, with a high enough test R^2",
+    "found": "hidden layers left, each with its number of runs in brackets",
+    "smallest, largest": "of the R^2 before it, over runs",
+    "R^2, a layer fewer": "wide students with a hidden layer fewer than the teacher, without penalty",
+    "found as in [S]": "layers left by the penalty alone, in the form of [S] (Peri et al. 2025)",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +201,31 @@ def _linear(problem: Problem, rows: dict[str, np.ndarray]) -> np.ndarray:
     return r_squared(np.stack([inputs[test] @ fitted for fitted in maps]), truth(problem, test))
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Report how often the depth is recognized, and compare with shallower students and the penalty alone."""
+    table, settings = results.table, results.settings
+    said = ", ".join(
+        f"{int(runs['recognised'].sum())} of {len(runs)} {_named(depth)}"
+        for depth, runs in table.groupby("depth", sort=False)
+    )
+    yield (
+        f"Removing layers one by one finds the teacher's depth, with a test R^2 of at least "
+        f"{settings['enough']:g}, for {said}."
+    )
+    shallow = "; ".join(
+        f"{tables.inline(runs['shallow_r2'], '.4f')} for {_named(depth)}{' (a linear model)' * (depth == 1)}"
+        for depth, runs in table.groupby("depth", sort=False)
+    )
+    yield (
+        f"Test R^2 is {tables.inline(table['r2'], '.5f')} ({wording.counted([table['r2']])}); students of a "
+        f"layer fewer, with {settings['wide']} neurons in each, have {shallow}."
+    )
+    yield (
+        f"In the form of [S], with the penalty alone, the teacher's number of layers is left in "
+        f"{(table['spectral_layers'] == table['depth']).sum()} of {len(table)} runs."
+    )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build its table."""
     table, settings = results.table, results.settings
@@ -229,7 +264,11 @@ def report(results: Results) -> list[RenderableType]:
     )
     enough = settings["enough"]
     title = f"hidden layers found, test R^2; depth recognized: found, with an R^2 of at least {enough:g}"
-    return [tables.table(title, columns, rows), *results.remarks(table.groupby("depth"))]
+    return [
+        tables.table(title, columns, rows),
+        *wording.explain((), COLUMNS),
+        *results.remarks(table.groupby("depth")),
+    ]
 
 
 def _counted(found: pd.Series) -> str:
@@ -281,4 +320,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -78,4 +78,4 @@ def run(settings: Settings, context: Context) -> Outcome:
     return heads.outcome(done, task.images)
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, heads.report, duration)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, heads.report, heads.conclusion, duration)

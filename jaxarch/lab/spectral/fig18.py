@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -193,9 +194,16 @@ def take_features(data: PyTree, own: Array, rows: Array) -> PyTree:
     return own[rows], data[1][rows]
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the heads on the features of the frozen backbone."""
+    settings = results.settings
+    backbone = f"a frozen {in_words(settings)} trained on {results.manifest['backbone']}"
+    return heads.conclusion(results, f"{settings['dataset']}, heads on {backbone}")
+
+
 def report(results: Results) -> list[RenderableType]:
     """Return the table and figures of the heads, with a note about the stand-in."""
     return [*heads.report(results), f"! {STAND_IN}: backbone trained on {results.manifest['backbone']}"]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion)

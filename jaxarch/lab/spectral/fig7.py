@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import jax
@@ -18,13 +19,21 @@ from jaxarch import Network, Problem, PyTree, evaluate, plots, spectral_network,
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_known, check_positive, check_strength
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
-from jaxarch.lab.spectral import targets, training
+from jaxarch.lab.spectral import targets, training, wording
 from jaxarch.search import spectral
 from jaxarch.spectral import bundles, gamma_norm
 
 NETWORKS = "networks.npz"
 VARIANTS = {"trained": "L_1 trained", "zero": "L_1 = 0"}
 MOST_DRAWN = 6
+COLUMNS = {
+    "alpha": "the target turns from linear (0) to quadratic (1)",
+    "beta": "how abruptly it turns, at alpha = 1/2",
+    "norm of Gamma": "size of all paths through the hidden layer; 0 if the layer is not in use",
+    "L_1, L_2": "norm of the eigenvalues of the inputs, and of the hidden layer",
+    "recruited": f"hidden neurons; {wording.LEFT}",
+    "MSE, no hidden layer": "validation MSE without the hidden layer",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +194,40 @@ def _drawn(problem: Problem, params: PyTree) -> dict[str, Array]:
     return jax.jit(jax.vmap(one))(params)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare a linear target with a quadratic one, and the abruptness of the transition over beta."""
+    table, hidden, beta = results.table, results.settings["hidden"], results.settings["betas"][0]
+    variants = [(VARIANTS[str(name)], runs) for name, runs in table.groupby("input_eigenvalues", sort=False)]
+    for variant, of in variants:
+        runs = {alpha: of[(of["beta"] == beta) & (of["alpha"] == alpha)] for alpha in (0, 1)}
+        norms, recruited = (
+            [tables.inline(part[column], form) for part in runs.values()]
+            for column, form in (("gamma_norm", ".3f"), ("recruited", ".0f"))
+        )
+        paths = " (all paths through the hidden layer)" * (variant == variants[0][0])
+        linear = [f"{targets.linear_share(alpha, beta):.0%}" for alpha in runs]
+        yield (
+            f"{variant}, beta = {beta:g}: the norm of Gamma{paths} is {norms[0]} for a target that is "
+            f"{linear[0]} linear and {norms[1]} for one that is {linear[1]} linear; of {hidden} hidden "
+            f"neurons, {recruited[0]} and {recruited[1]} are recruited "
+            f"({wording.counted(part['gamma_norm'] for part in runs.values())})."
+        )
+    steps = [f"{said} with {variant}" for variant, of in variants if (said := _largest_steps(of))]
+    if steps:
+        yield f"From one alpha to the next, the median norm changes by at most {'; '.join(steps)}."
+
+
+def _largest_steps(table: pd.DataFrame) -> str:
+    """Name the largest step of the median norm of Gamma between alphas, at the least and largest beta."""
+    said = []
+    for beta in dict.fromkeys((table["beta"].min(), table["beta"].max())):
+        medians = table[table["beta"] == beta].groupby("alpha")["gamma_norm"].median()
+        steps = medians.diff().abs().dropna()
+        if len(medians) > 2 and len(steps):
+            said.append(f"{steps.max():.3f} (beta = {beta:g}, to alpha = {steps.idxmax():g})")
+    return " and ".join(said)
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures and build the tables."""
     settings, table = results.settings, results.table
@@ -203,8 +246,11 @@ def report(results: Results) -> list[RenderableType]:
     for name in names:
         _draw(results, name)
     runs = table.groupby(table["input_eigenvalues"].map(VARIANTS), sort=False)
+    first, *others = (_table(table, name, beta) for name in names for beta in settings["betas"])
     return [
-        *(_table(table, name, beta) for name in names for beta in settings["betas"]),
+        first,
+        *wording.explain((VARIANTS[name] for name in names), COLUMNS),
+        *others,
         *results.remarks(runs),
     ]
 
@@ -322,4 +368,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -21,9 +22,11 @@ from jaxarch.lab.harness import (
     finding,
     tables,
 )
+from jaxarch.lab.spectral import wording
 from jaxarch.spectral import parameter_counts
 
 FORMS = {"spectral": "spectral", "direct": "direct, with all skips", "mlp": "direct, without skips"}
+COLUMNS = {"layers": "all layers, input and output included"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,22 @@ def run(settings: Settings, context: Context) -> Outcome:
     return Outcome(table, found)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the parameters of the spectral form with both kinds of direct weights."""
+    table = results.table.sort_values("layers")
+    layers, width = table["layers"].to_numpy(), table["width"].iloc[0]
+    ends = dict.fromkeys((layers.min(), layers.max()))
+    compared = []
+    for form, skips in (("direct", "with all skips"), ("mlp", "without skips")):
+        ratios = pd.Series((table["spectral"] / table[form]).to_numpy(), layers)
+        said = " and ".join(f"{ratios[end]:.3g} times ({end} layers)" for end in ends)
+        fewer = ratios.index[ratios < 1]
+        below = f"fewer from {fewer[0]} layers on" if len(fewer) else "in no case fewer"
+        compared.append(f"{said} the parameters of direct weights {skips}, {below}")
+    yield f"In layers of {width} neurons, the spectral form has {compared[0]}."
+    yield f"It has {compared[1]}."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build its table."""
     table = results.table
@@ -83,7 +102,7 @@ def report(results: Results) -> list[RenderableType]:
         for _, row in table.iterrows()
     ]
     columns = ("layers", *FORMS.values(), "spectral / direct with all skips")
-    return [tables.table(title, columns, rows)]
+    return [tables.table(title, columns, rows), *wording.explain(FORMS.values(), COLUMNS)]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, trains=False)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, trains=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,13 +17,19 @@ from rich.console import RenderableType
 from jaxarch import Problem, PyTree, evaluate, plots, spectral_network
 from jaxarch.lab.checks import check_count, check_known
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
-from jaxarch.lab.spectral import teacher, training
+from jaxarch.lab.spectral import teacher, training, wording
 from jaxarch.search import spectral
 from jaxarch.spectral import neuron_order
 from jaxarch.transforms import largest_removal
 
 READOUT = "readout.npz"
 LAYERS = {"L2": "first hidden layer, L_2", "L3": "second hidden layer, L_3"}
+COLUMNS = {
+    "R^2, pruned": "test R^2 with only the neurons that are left",
+    "eigenvalues": "left if the smallest eigenvalues are set to 0, as in [S]; their neurons may still act",
+    "neurons": "left if the activations of neurons are set to 0, in the same order and by the same rule",
+    "max |L_2|, max |L_3|": "largest eigenvalue of the first and second hidden layer",
+}
 
 
 class Preset(NamedTuple):
@@ -180,6 +187,25 @@ def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
     return np.asarray(losses.shape[1] - 1 - removed, float)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the students with a linear model, and the neurons left with those of their teachers."""
+    table, settings = results.table, results.settings
+    runs = {str(name): of for name, of in table.groupby("preset", sort=False)}
+
+    def told(column: str, form: str) -> str:
+        return "; ".join(f"{tables.inline(of[column], form)} with {name}" for name, of in runs.items())
+
+    how = wording.counted(of["r2"] for of in runs.values())
+    linear = tables.inline(table.groupby("seed")["linear_r2"].first(), ".4f")
+    yield f"Test R^2 of the students is {told('r2', '.4f')} ({how}); that of least squares is {linear}."
+    yield (
+        f"If neurons are removed while the validation loss grows by at most {settings['tolerance']:.0%}, "
+        f"{told('recruited', '.0f')} are left of {2 * settings['hidden']} in two hidden layers; teachers "
+        f"have {settings['features']} in one."
+    )
+    yield f"If eigenvalues are set to 0 instead, as in [S], {told('eigenvalues', '.0f')} are left."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures and build the table."""
     table, readout, presets = results.table, results.arrays(READOUT), results.manifest["presets"]
@@ -207,7 +233,11 @@ def report(results: Results) -> list[RenderableType]:
         marked={quantity: 1 + tolerance},
     )
     results.draw(figure, "removal")
-    return [_table(table, names), *results.remarks(table.groupby("preset", sort=False))]
+    return [
+        _table(table, names),
+        *wording.explain(names, COLUMNS),
+        *results.remarks(table.groupby("preset", sort=False)),
+    ]
 
 
 def _removal(losses: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -258,4 +288,4 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion)

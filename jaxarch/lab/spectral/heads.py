@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -35,6 +35,7 @@ from jaxarch.lab.checks import check_count, check_distinct, check_known, check_p
 from jaxarch.lab.data import Images
 from jaxarch.lab.harness import Context, Outcome, Results, costs, finding, tables
 from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.spectral import wording
 from jaxarch.lab.tournament.settings import PictureTrainingSettings
 from jaxarch.lab.tournament.task import PictureTask
 from jaxarch.search import dense, spectral
@@ -51,6 +52,12 @@ HEADS: dict[str, dict[str, Any] | None] = {
 """Options of `SpectralMLP`, by head; None keeps the parent's own head."""
 CURVES, EIGENVALUES = "curves.csv", "eigenvalues.npz"
 WITHOUT = "without hidden neurons"
+COLUMNS = {
+    "accuracy": "on test rows, with all hidden neurons of the head",
+    "neurons left": f"hidden neurons; {wording.LEFT}",
+    "MB": "memory of a training run beside the pictures, as the compiler counts it",
+    "seconds": wording.SECONDS,
+}
 ROWS_TOGETHER = 500
 """Batch size where nothing is trained: in evaluations and removals of neurons."""
 
@@ -256,6 +263,35 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
+def conclusion(results: Results, where: str = "") -> Iterable[str]:
+    """Compare spectral heads with the linear one, and with themselves without their hidden neurons.
+
+    `where` names the pictures and the parent; by default, those in the settings.
+    """
+    settings, table = results.settings, results.table
+    where = where or f"{settings['dataset']}, {in_words(settings)}"
+    runs = {str(head): of.set_index("seed") for head, of in table.groupby("head", sort=False)}
+
+    def told(values: Mapping[str, pd.Series], form: str) -> str:
+        return "; ".join(f"{tables.inline(of, form)} ({head})" for head, of in values.items())
+
+    accuracy = {head: of["accuracy"] for head, of in runs.items()}
+    yield (
+        f"{where}: test accuracy by head is {told(accuracy, '.4f')} ({wording.counted(accuracy.values())})."
+    )
+    new = [head for head in runs if head != LINEAR]
+    if LINEAR in runs and new:
+        gained = {head: accuracy[head] - accuracy[LINEAR] for head in new}
+        yield f"Paired by seed, the difference to the linear head is {told(gained, '+.4f')}."
+    if new:
+        left = {head: runs[head]["neurons"] for head in new}
+        without = {head: runs[head]["accuracy_without"] for head in new}
+        yield (
+            f"The hidden neurons left of {settings['hidden']} are {told(left, '.0f')}; without any, accuracy "
+            f"is {told(without, '.4f')}."
+        )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw accuracy over the epochs and the eigenvalues, and build the table."""
     settings, table, curves = results.settings, results.table, results.read(CURVES)
@@ -280,7 +316,11 @@ def report(results: Results) -> list[RenderableType]:
         }
         figure = plots.magnitudes(panels, "|eigenvalue|", f"{title}: eigenvalues of the head, first seed")
         results.draw(figure, "eigenvalues")
-    return [_table(table, title), *results.remarks(table.groupby("head", sort=False))]
+    return [
+        _table(table, title),
+        *wording.explain(table["head"], COLUMNS),
+        *results.remarks(table.groupby("head", sort=False)),
+    ]
 
 
 def _table(table: pd.DataFrame, title: str) -> RenderableType:

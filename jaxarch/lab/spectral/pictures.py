@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from jaxarch.lab.checks import check_count, check_distinct, check_known, check_p
 from jaxarch.lab.data import balanced_rows
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, pace, tables
 from jaxarch.lab.harness.tables import Table
-from jaxarch.lab.spectral import training
+from jaxarch.lab.spectral import training, wording
 from jaxarch.lab.spectral.channels import ON_PICTURES
 from jaxarch.lab.spectral.neurons_left import by_strength, left_by_layer, smallest, what_is_left
 from jaxarch.lab.spectral.rivals import Rival
@@ -34,6 +34,11 @@ SUITS: dict[str, dict[str, Any]] = {"mnist": {"examples": 5000}}
 ROWS_TOGETHER = 500
 """Batch size where nothing is trained: in evaluations and removals of neurons."""
 CHOSEN = "chosen.csv"
+COLUMNS = {
+    "strength": f"of the penalty: {wording.PENALTY}",
+    "neurons left": f"hidden neurons or channels; {wording.LEFT}",
+    "seconds": wording.SECONDS,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,15 +269,40 @@ def _findings(chosen: pd.DataFrame, first: str) -> list[dict[str, Any]]:
         if rival != first:
             share = of["neurons"] / reference["neurons"].where(reference["neurons"] > 0)
             found.append(finding(f"neurons of {rival} over those of {first}", share))
-            whole = of["accuracy"].notna() & reference["accuracy"].notna()
-            values = {
-                str(rival): of["accuracy"][whole].to_numpy(),
-                first: reference["accuracy"][whole].to_numpy(),
-            }
-            if whole.any():
-                (pair,) = paired_differences(values).to_dict("records")
+            if (pair := _paired(of, reference)) is not None:
                 found.append(finding(f"test accuracy of {rival} minus {first}", pd.Series(pair)))
     return found
+
+
+def _paired(of: pd.DataFrame, reference: pd.DataFrame) -> dict[str, Any] | None:
+    """Compare a rival's test accuracy with that of the first, seed by seed; None if no seed has both."""
+    whole = of["accuracy"].notna() & reference["accuracy"].notna()
+    if not whole.any():
+        return None
+    values = {"rival": of["accuracy"][whole].to_numpy(), "first": reference["accuracy"][whole].to_numpy()}
+    (pair,) = paired_differences(values).to_dict("records")
+    return {str(name): value for name, value in pair.items()}
+
+
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the neurons left, and the test accuracy, of rivals at equal held-out accuracy."""
+    settings, chosen = results.settings, results.read(CHOSEN)
+    runs = {str(name): of.set_index("seed") for name, of in chosen.groupby("rival", sort=False)}
+    first, *others = runs
+    said = "; ".join(f"{tables.inline(of['neurons'], '.0f')} for {name}" for name, of in runs.items())
+    yield (
+        f"{settings['dataset']}: within {settings['within']:g} of the best held-out accuracy of {first}, the "
+        f"fewest hidden neurons of {sum(settings['widths'])} are {said} "
+        f"({wording.counted(of['neurons'] for of in runs.values())})."
+    )
+    missed = {name: int(of["neurons"].isna().sum()) for name, of in runs.items()}
+    if any(missed.values()):
+        told = "; ".join(f"{name} in {n} of {len(runs[name])} seeds" for name, n in missed.items() if n)
+        yield f"No strength is accurate enough for {told}."
+    pairs = {name: pair for name in others if (pair := _paired(runs[name], runs[first])) is not None}
+    if pairs:
+        told = "; ".join(f"{wording.difference(pair, '.4f')} for {name}" for name, pair in pairs.items())
+        yield f"Their test accuracy minus that of {first}, paired by seed, is {told}."
 
 
 def report(results: Results) -> list[RenderableType]:
@@ -305,6 +335,7 @@ def report(results: Results) -> list[RenderableType]:
     whole = tables.table(f"{title}: trained once more after the removals", columns, rows)
     return [
         whole,
+        *wording.explain(table["rival"], COLUMNS),
         _by_layer(results, title),
         _chosen_table(results),
         *results.remarks(table.groupby("rival")),
@@ -363,4 +394,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, duration, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, duration, charts=charts)

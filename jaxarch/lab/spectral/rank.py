@@ -7,7 +7,7 @@ The statement holds under two conditions. From the perceptron start, the median 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -32,7 +32,7 @@ from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_widths
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.pruning.settings import check_share
-from jaxarch.lab.spectral import singular_values, teacher, training
+from jaxarch.lab.spectral import singular_values, teacher, training, wording
 from jaxarch.metrics import paired_differences
 
 READOUT = "readout.npz"
@@ -46,6 +46,17 @@ STARTS: dict[str, Callable[[Sequence[int]], Model]] = {
 OPTIMIZERS = {"adam": optax.adam, "sgd": optax.sgd}
 DRAWN = 5
 """Number of singular values in a figure."""
+LEAST, LEVEL = 0.5, 0.05
+"""Median gradualness, and p, at which the statement of [S] holds."""
+COLUMNS = {
+    "ratio": "largest over smallest factor of a teacher's hidden neurons; at 1 they count alike, as in [S]",
+    "gradualness": "1 - first / last step at which a singular value of the outputs' non-linear part has half "
+    "its final size; 0 if all rise together",
+    "without the largest": "gradualness without the largest singular value",
+    "of paths": "gradualness of the linear map through the hidden layers",
+    "rank": "singular values that count at the end",
+    "R^2 at half the rank": "validation R^2 once half of these count",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,18 +202,65 @@ def _findings(settings: Settings, table: pd.DataFrame) -> list[dict[str, Any]]:
     found, compared, words = [], [], _words(settings)
     for ratio, of_ratio in table.groupby("ratio", sort=False):
         runs = {str(start): of for start, of in of_ratio.groupby("start", sort=False)}
-        # A pair is the earlier start minus the later one, so the perceptron start goes first.
-        runs = {start: runs[start] for start in sorted(runs, key=lambda start: start != PERCEPTRON)}
         where = f"ratio {ratio:g}" + ", SGD" * (settings.optimizer == "sgd")
         for column, what in words.items():
             found += [finding(f"{what}: {start}, {where}", of[column]) for start, of in runs.items()]
-            pairs = paired_differences({start: of[column].to_numpy() for start, of in runs.items()})
             compared += [
-                finding(f"{what}: {PERCEPTRON} minus {pair['second']}, {where}", pd.Series(pair))
-                for pair in pairs.to_dict("records")
-                if pair["first"] == PERCEPTRON
+                finding(f"{what}: {PERCEPTRON} minus {other}, {where}", pd.Series(pair))
+                for other, pair in _paired(of_ratio, column).items()
             ]
     return found + compared
+
+
+def _paired(of_ratio: pd.DataFrame, column: str) -> dict[str, dict[str, Any]]:
+    """Compare the perceptron start minus each other one, paired by seed; empty if it was not run."""
+    runs = {str(start): of[column].to_numpy() for start, of in of_ratio.groupby("start", sort=False)}
+    # A pair is the earlier start minus the later one, so the perceptron start goes first.
+    runs = {start: runs[start] for start in sorted(runs, key=lambda start: start != PERCEPTRON)}
+    pairs = paired_differences(runs).to_dict("records")
+    return {
+        str(pair["second"]): {str(name): value for name, value in pair.items()}
+        for pair in pairs
+        if pair["first"] == PERCEPTRON
+    }
+
+
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the gradualness from hidden eigenvalues of 0 with the gradualness from other starts."""
+    ratios = {float(ratio): of for ratio, of in results.table.groupby("ratio", sort=False)}
+    shown = {f"ratio {ratio:g}": ratios[ratio] for ratio in (next(iter(ratios)), list(ratios)[-1])}
+    first = PERCEPTRON if PERCEPTRON in results.settings["starts"] else results.settings["starts"][0]
+    rises = {where: of.loc[of["start"] == first, "gradualness"] for where, of in shown.items()}
+    said = " and ".join(f"{tables.inline(values, '.3f')} at {where}" for where, values in rises.items())
+    zero = " (hidden eigenvalues of 0)" * (first == PERCEPTRON)
+    yield (
+        f"The gradualness of the rank's rise (0 if all directions come at once, near 1 if one after another) "
+        f"from the start {first}{zero} is {said} ({wording.counted(rises.values())})."
+    )
+    compared = {where: _paired(of, "gradualness") for where, of in shown.items()}
+    differences = []
+    for where, pairs in compared.items():
+        said = "; ".join(f"{wording.difference(pair, '.3f')} ({start})" for start, pair in pairs.items())
+        differences += [f"at {where} {said}"] * bool(said)
+    if differences:
+        yield f"Paired by seed, its difference to other starts is {', and '.join(differences)}."
+    holds = [
+        f"{'holds' if met else 'does not hold'} at {where}"
+        for where, pairs in compared.items()
+        if (met := _met(rises[where].median(), pairs)) is not None
+    ]
+    if holds:
+        yield (
+            f"That it rises gradually from 0 (a median of at least {LEAST:g}, and greater than from every "
+            f"other start at p < {LEVEL:g}) {' and '.join(holds)}."
+        )
+
+
+def _met(median: float, pairs: dict[str, dict[str, Any]]) -> bool | None:
+    """Return whether the module's rule is met; None if there are too few pairs for so small a p."""
+    if not pairs or any(2 / 2 ** pair["runs"] >= LEVEL for pair in pairs.values()):
+        return None
+    return bool(median >= LEAST and all(pair["median"] > 0 and pair["p"] < LEVEL for pair in pairs.values()))
 
 
 def report(results: Results) -> list[RenderableType]:
@@ -254,6 +312,7 @@ def report(results: Results) -> list[RenderableType]:
     title = f"how gradually ranks rise; effective rank where R^2 is first {settings['enough']:g}"
     return [
         tables.table(f"{title}; median [quartiles]", headings, cells),
+        *wording.explain(starts, COLUMNS),
         *results.remarks(table.groupby(["ratio", "start"], sort=False)),
     ]
 
@@ -267,4 +326,4 @@ def charts(results: Results) -> list[Chart]:
     return [Chart(title, results.table, "gradualness", "enough_rank", "start", "ratio", labels, tells)]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

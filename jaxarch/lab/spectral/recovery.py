@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from jaxarch.lab.checks import check_count, check_distinct, check_known, check_s
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.settings import check_share
-from jaxarch.lab.spectral import training
+from jaxarch.lab.spectral import training, wording
 from jaxarch.lab.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
 from jaxarch.lab.spectral.neurons_left import by_strength, left_by_layer, smallest
 from jaxarch.lab.spectral.rivals import RIVALS, Rival
@@ -28,6 +28,13 @@ from jaxarch.search import spectral, spectral_depth
 LAYERS_OUT = "gated spectral, layers taken out"
 NAMES = ("spectral", "gated spectral", LAYERS_OUT, "weights, all skips", "weights, no skips", "batch norm")
 CHOSEN = "chosen.csv"
+COLUMNS = {
+    "penalties": wording.PENALTY,
+    "teacher": "hidden layers x neurons in each",
+    "reached": "runs with a high enough validation R^2 at some strength; neurons left and R^2 are of these",
+    "depth found": "runs with as many layers that have a neuron left as the teacher has",
+    "seconds per run": "wall time x devices / runs, without compilation",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,6 +201,29 @@ def _findings(chosen: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the width and depth that the rivals leave with those of the teachers."""
+    settings, chosen = results.settings, results.read(CHOSEN)
+    chosen = chosen.assign(
+        times=chosen["neurons"] / (chosen["width"] * chosen["depth"]),
+        deep=chosen["layers"] == chosen["depth"],
+    )
+    runs = {str(name): of for name, of in chosen.groupby("rival", sort=False)}
+    said = "; ".join(
+        f"{tables.inline(of['times'], '.2f')} for {name} ({of['times'].notna().sum()} of {len(of)} runs)"
+        for name, of in runs.items()
+    )
+    yield (
+        f"The smallest students with a validation R^2 of at least {settings['enough']:g} have this multiple "
+        f"of the teacher's hidden neurons, median [quartiles] over teachers: {said}."
+    )
+    depths = "; ".join(f"{of['deep'].sum()} of {len(of)} for {name}" for name, of in runs.items())
+    yield (
+        f"They have the teacher's number of hidden layers ({', '.join(map(str, settings['depths']))}) in "
+        f"{depths}."
+    )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the error against the neurons left, and build the tables."""
     settings, table, chosen = results.settings, results.table, results.read(CHOSEN)
@@ -219,7 +249,13 @@ def report(results: Results) -> list[RenderableType]:
     made = [
         _table(width, runs, seconds[width], settings["enough"]) for width, runs in chosen.groupby("width")
     ]
-    return [*made, *results.remarks(table.groupby("rival"))]
+    first, *others = made
+    return [
+        first,
+        *wording.explain(table["rival"], COLUMNS),
+        *others,
+        *results.remarks(table.groupby("rival")),
+    ]
 
 
 def _table(width: int, chosen: pd.DataFrame, seconds: pd.Series, enough: float) -> Table:
@@ -267,4 +303,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -29,13 +29,21 @@ from jaxarch import (
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_known, check_strength, check_widths
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
-from jaxarch.lab.spectral import teacher, training
+from jaxarch.lab.spectral import teacher, training, wording
 from jaxarch.lab.spectral.neurons_left import by_strength, what_is_left
 from jaxarch.lab.spectral.normalised import NormalisedMLP
 from jaxarch.models import as_model
 from jaxarch.search import group_lasso, network_slimming, spectral
 
 Removals = Literal["all", "bisection"]
+ENOUGH = 0.999
+"""Median test R^2 at which the conclusion compares the neurons left."""
+COLUMNS = {
+    "strength": f"of the penalty: {wording.PENALTY}",
+    "neurons left": f"hidden neurons; {wording.LEFT}",
+    "loss before removal": "validation loss before any neuron is removed",
+    "seconds": wording.SECONDS,
+}
 
 EXAMPLE = jnp.zeros((1, 1))
 """Example input for models that are functions of rngs, which they do not read."""
@@ -189,6 +197,37 @@ def run(settings: Settings, context: Context) -> Outcome:
     return Outcome(table, _findings(table), costs=spent)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the neurons that the rivals need for one R^2."""
+    settings, table = results.settings, results.table
+    of_rivals = {str(name): runs for name, runs in table.groupby("rival", sort=False)}
+    found = {name: runs for name in of_rivals if (runs := _smallest(of_rivals[name])) is not None}
+    found = dict(sorted(found.items(), key=lambda item: item[1]["neurons"].median()))
+    reached = f"a median test R^2 of at least {ENOUGH:g}"
+    if found:
+        said = "; ".join(
+            f"{tables.inline(runs['neurons'], '.0f')} for {name}" for name, runs in found.items()
+        )
+        yield (
+            f"Teachers of {settings['features']} hidden neurons: of {sum(settings['hidden'])} neurons, the "
+            f"fewest left at a strength with {reached} are {said} "
+            f"({wording.counted(runs['neurons'] for runs in found.values())})."
+        )
+    failed = [name for name in of_rivals if name not in found]
+    if failed:
+        best = table.groupby(["rival", "strength"])["r2"].median()
+        best = best[best.index.get_level_values("rival").isin(failed)].dropna()
+        highest = f"; the highest median is {best.max():.5f}, of {best.idxmax()[0]}" if len(best) else ""
+        yield f"No strength reaches {reached} for {'; '.join(failed)}{highest}."
+
+
+def _smallest(runs: pd.DataFrame) -> pd.DataFrame | None:
+    """Return a rival's runs at the strength with the fewest median neurons, if its R^2 is high enough."""
+    medians = runs.groupby("strength", sort=False)[["neurons", "r2"]].median()
+    enough = medians.loc[medians["r2"] >= ENOUGH, "neurons"]
+    return runs[runs["strength"] == enough.idxmin()] if len(enough) else None
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build its table."""
     settings, table = results.settings, results.table
@@ -217,7 +256,11 @@ def report(results: Results) -> list[RenderableType]:
     ]
     columns = ("rival", "strength", "neurons left", "1 - R^2", "loss before removal", "seconds")
     title = "hidden neurons left, test error after training once more, and validation loss before removal"
-    return [tables.table(title, columns, rows), *results.remarks(table.groupby("rival"))]
+    return [
+        tables.table(title, columns, rows),
+        *wording.explain(table["rival"], COLUMNS),
+        *results.remarks(table.groupby("rival")),
+    ]
 
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -248,4 +291,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

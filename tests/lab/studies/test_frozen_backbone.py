@@ -57,8 +57,11 @@ def test_every_head_is_measured_and_the_report_says_what_it_stands_in_for(tmp_pa
     assert (table.groupby("head").size() == 2).all()
     assert set(table["head"]) == set(HEADS)
     assert read_manifest(tmp_path)["backbone"] == "digits"
-    *_, line = report_on(tmp_path, fig18.EXPERIMENT)
-    assert line.startswith("! a stand-in for CIFAR-100")
+    report = report_on(tmp_path, fig18.EXPERIMENT)
+    assert report.warnings[-1].startswith("a stand-in for CIFAR-100")
+    assert report.conclusion.startswith("digits, heads on a frozen cnn trained on digits: test accuracy")
+    for _, runs in table.groupby("head"):
+        assert f"{runs['accuracy'].median():.4f} [" in report.conclusion
     whats = [found.what for found in read_findings(tmp_path)]
     assert whats[0] == "test accuracy of the backbone on digits"
     assert "largest hidden eigenvalue over the median one of the outputs: spectral head" in whats

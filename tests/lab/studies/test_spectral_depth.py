@@ -10,7 +10,7 @@ from small import keys, linear_problem, same
 
 import jaxarch
 from jaxarch import Network, spectral
-from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.harness import Results, report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.spectral import deep_teacher, depth
@@ -267,6 +267,15 @@ def test_the_depth_found_is_that_of_the_losses_in_the_table(folder):
     for row in read_table(folder).itertuples():
         losses = np.array([row.loss_0, row.loss_1, row.loss_2])
         assert row.found == np.flatnonzero(losses <= losses.min() + 0.05 * losses[0]).min()
+
+
+@pytest.mark.long
+def test_the_conclusion_counts_the_teachers_whose_depth_is_recognised(folder):
+    table, words = read_table(folder), " ".join(depth.conclusion(Results(folder)))
+    for layers, runs in table.groupby("depth"):
+        assert f"{int(runs['recognised'].sum())} of 2 teachers of {layers} hidden" in words
+        assert f"{runs['shallow_r2'].median():.4f} [" in words
+    assert f"Test R^2 is {table['r2'].median():.5f} [" in words
 
 
 @pytest.mark.long

@@ -14,10 +14,23 @@ from small import Interrupted, interrupt_when
 from jaxarch import Network, TrainingInfo, plots
 from jaxarch.io import read_npz
 from jaxarch.lab import results
-from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.harness import Results, report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
-from jaxarch.lab.spectral import fig7, fig8, fig9, neurons_left, pictures, rivals, targets, teacher
+from jaxarch.lab.spectral import (
+    fig7,
+    fig8,
+    fig9,
+    heads,
+    neurons_left,
+    pictures,
+    rank,
+    recovery,
+    rivals,
+    targets,
+    teacher,
+    wording,
+)
 
 FEW = {"seeds": 2, "examples": 200, "held_out": 50, "batch_size": 20}
 TRANSITION = {**FEW, "alphas": 3, "betas": (5.0,), "input_eigenvalues": ("zero",), "hidden": 6, "epochs": 10}
@@ -127,6 +140,10 @@ def test_figure_8_counts_two_layers_as_dearer_and_all_others_as_cheaper(tmp_path
     run(fig8, tmp_path, width=10, layers=6)
     table = read_table(tmp_path).set_index("layers")
     assert table.loc[2, ["spectral", "direct"]].tolist() == [120, 100]
+    first, second = fig8.conclusion(Results(tmp_path))
+    assert "1.2 times (2 layers) and 0.373 times (6 layers)" in first  # 120 / 100, 560 / 1500
+    assert first.endswith("fewer from 3 layers on.")
+    assert second.endswith("in no case fewer.")
     assert (table.loc[3:, "spectral"] < table.loc[3:, "direct"]).all()
 
 
@@ -223,9 +240,83 @@ def test_a_report_says_which_runs_failed_and_when(module, which, request, tmp_pa
     next(iter(manifest["costs"].values()))["notes"] = {"spectral": ["seed 0: NaN at step 7"]}
     results.write_manifest(folder, manifest)
     monkeypatch.setattr(plots, "save", lambda *arguments: None)
-    lines = [line for line in report_on(folder, module.EXPERIMENT) if isinstance(line, str)]
-    assert lines[0] == "! seed 0: NaN at step 7"
-    assert re.fullmatch(r"! .+: 1 of \d runs met NaN or infinity; they are left out", lines[1])
+    first, second = report_on(folder, module.EXPERIMENT).warnings
+    assert first == "seed 0: NaN at step 7"
+    assert re.fullmatch(r".+: 1 of \d runs met NaN or infinity; they are left out", second)
+
+
+def test_every_name_in_a_table_has_a_meaning():
+    labels = (*fig7.VARIANTS.values(), *fig8.FORMS.values(), *fig9.PRESETS, *heads.HEADS, *rank.STARTS)
+    assert {*labels, *pictures.ON_PICTURES, *recovery.NAMES} == set(wording.MEANING)
+
+
+def said(module, folder):
+    return " ".join(module.conclusion(Results(folder)))
+
+
+@pytest.mark.long
+def test_figure_7_concludes_with_the_medians_of_the_ends(transition):
+    table = read_table(transition)
+    for alpha, share in ((0, "100%"), (1, "0%")):
+        norms = table.loc[table["alpha"] == alpha, "gamma_norm"]
+        assert re.search(
+            rf"{norms.median():.3f} \[[^]]*\] for (a target|one) that is {share} linear",
+            (said(fig7, transition)),
+        )
+    medians = table.groupby("alpha")["gamma_norm"].median().to_numpy()
+    assert f"changes by at most {np.abs(np.diff(medians)).max():.3f}" in said(fig7, transition)
+
+
+@pytest.mark.long
+def test_figure_9_concludes_with_r_squared_and_what_is_left(student):
+    table, words = read_table(student), said(fig9, student)
+    assert f"is {table['r2'].median():.4f} [" in words
+    assert f"that of least squares is {table['linear_r2'].median():.4f} [" in words
+    assert f"{table['recruited'].median():.0f} [" in words
+    assert "are left of 12 in two hidden layers; teachers have 4 in one" in words
+
+
+@pytest.mark.long
+def test_rivals_are_compared_at_a_strength_that_is_good_enough_if_one_is(small):
+    table, words = read_table(small), said(rivals, small)
+    medians = table.groupby(["rival", "strength"])[["neurons", "r2"]].median()
+    enough = medians[medians["r2"] >= rivals.ENOUGH]
+    reached = set(enough.index.get_level_values("rival"))
+    for rival, runs in enough.groupby("rival"):
+        assert f"{runs['neurons'].min():.0f} [" in words.split(f" for {rival}")[0][-12:]
+    missed = words.split("No strength")[1] if "No strength" in words else ""
+    assert {rival for rival in SMALL["rivals"] if re.search(f"(for|;) {rival}[;.]", missed)} == (
+        set(SMALL["rivals"]) - reached
+    )
+
+
+@pytest.mark.long
+def test_rivals_on_pictures_are_compared_with_the_first(classified):
+    chosen, words = read_table(classified, pictures.CHOSEN), said(pictures, classified)
+    pairs = chosen.pivot(index="seed", columns="rival", values="accuracy")
+    difference = (pairs["weights, no skips"] - pairs["gated spectral"]).median()
+    assert np.isnan(difference) or f"paired by seed, is {difference:+.4f} [" in words
+    for rival, runs in chosen.groupby("rival"):
+        left = runs["neurons"].median()
+        assert np.isnan(left) or f"{left:.0f} [" in words.split(f" for {rival}")[0][-12:]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("module", "which"),
+    [(fig7, "transition"), (fig9, "student"), (rivals, "small"), (pictures, "classified")],
+)
+def test_failed_runs_are_concluded_with_as_well(module, which, request, tmp_path):
+    folder = shutil.copytree(request.getfixturevalue(which), tmp_path / "folder")
+    for path in (folder / results.RESULTS, folder / pictures.CHOSEN):
+        if path.exists():
+            table = pd.read_csv(path)
+            measured = table.columns.difference(["alpha", "beta", "seed", "strength", "failed_at"])
+            numbers = table[measured].select_dtypes("number").columns
+            table.assign(**dict.fromkeys(numbers, np.nan)).to_csv(path, index=False)
+    words = said(module, folder)
+    assert words
+    assert "nan" not in words
 
 
 def test_neurons_that_nothing_leads_to_are_drawn_without_what_leaves_them():

@@ -10,7 +10,7 @@ from small import Interrupted, close, interrupt_when, same
 
 from jaxarch import ArgumentError
 from jaxarch.io import read_npz
-from jaxarch.lab.harness import plan_of, report_on, run_in
+from jaxarch.lab.harness import Results, plan_of, report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.spectral import fig16, heads
@@ -103,8 +103,14 @@ def test_the_report_has_a_row_for_each_head_and_draws_its_figures(folder):
     arrays = read_npz(folder / EIGENVALUES, "folder")
     shapes = {f"{head}/{layer}": (2, size) for head in SPECTRAL for layer, size in (("L2", 6), ("L3", 10))}
     assert shapes.items() <= {name: array.shape for name, array in arrays.items()}.items()
-    table, *_ = report_on(folder, fig16.EXPERIMENT)
+    table, *_ = report_on(folder, fig16.EXPERIMENT).body
     assert len(table.rows) == len(HEADS)
+    words = " ".join(fig16.EXPERIMENT.conclusion(Results(folder)))
+    accuracy = read_table(folder).pivot(index="seed", columns="head", values="accuracy")
+    for head in HEADS:
+        assert f"{accuracy[head].median():.4f} [" in words.split(f" ({head})")[0][-25:]
+    gained = (accuracy["spectral"] - accuracy[LINEAR]).median()
+    assert f"the difference to the linear head is {gained:+.4f} [" in words
     assert {path.name for path in folder.glob("*.png")} == {"accuracy.png", "eigenvalues.png"}
     assert len(read_findings(folder)) == 1 + 9 * len(SPECTRAL)
 

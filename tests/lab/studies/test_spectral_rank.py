@@ -12,7 +12,7 @@ from small import same
 import jaxarch
 from jaxarch import own_descent
 from jaxarch.io import read_npz
-from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.harness import Results, report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.spectral import rank, singular_values, teacher
@@ -222,6 +222,33 @@ def test_findings_are_of_each_start_and_of_the_perceptron_minus_the_others(folde
     assert (
         "gradualness of the non-linear part, above 1%: perceptron minus weights, no skips, ratio 1" in found
     )
+
+
+@pytest.mark.long
+def test_the_conclusion_compares_the_perceptron_start_with_the_others(folder):
+    rise, compared = rank.conclusion(Results(folder))  # Two seeds are too few for the rule.
+    for ratio, runs in read_table(folder).groupby("ratio"):
+        by_start = runs.pivot(index="seed", columns="start", values="gradualness")
+        perceptron = by_start.pop(rank.PERCEPTRON)
+        assert f"{perceptron.median():.3f} [" in rise.split(f" at ratio {ratio:g}")[0]
+        for start in by_start:
+            assert f"{(perceptron - by_start[start]).median():+.3f} [" in compared
+            assert f"({start})" in compared
+
+
+@pytest.mark.parametrize(
+    ("median", "difference", "p", "runs", "met"),
+    [
+        (0.6, 0.1, 0.01, 10, True),
+        (0.4, 0.1, 0.01, 10, False),
+        (0.6, -0.1, 0.01, 10, False),
+        (0.6, 0.1, 0.06, 10, False),
+        (0.6, 0.1, 0.06, 5, None),
+        (0.6, np.nan, np.nan, 0, None),
+    ],
+)
+def test_the_rule_is_judged_if_there_are_enough_pairs(median, difference, p, runs, met):
+    assert rank._met(median, {"other": {"median": difference, "p": p, "runs": runs}}) is met
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ import pytest
 from pages import charted
 
 import jaxarch
-from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.harness import Results, report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.spectral import recovery
@@ -137,6 +137,17 @@ def test_a_stronger_penalty_leaves_fewer_neurons(folder):
     table = read_table(folder)
     left = table[table["rival"] == "gated spectral"].groupby("strength")["neurons"].median()
     assert left[1e-1] < left[1e-4]
+
+
+@pytest.mark.long
+def test_the_conclusion_compares_every_rival_with_the_teachers(folder):
+    words = " ".join(recovery.conclusion(Results(folder)))
+    for rival, runs in read_table(folder, recovery.CHOSEN).groupby("rival"):
+        times = (runs["neurons"] / (runs["width"] * runs["depth"])).dropna()
+        found = (runs["layers"] == runs["depth"]).sum()
+        assert f"for {rival} ({len(times)} of {len(runs)} runs)" in words
+        assert times.empty or f"{times.median():.2f} [" in words
+        assert f"{found} of {len(runs)} for {rival}" in words
 
 
 @pytest.mark.long
