@@ -180,7 +180,7 @@ class Problem:
           ArgumentError: a run that does not exist.
         """
         if self.runs is not None and not -self.runs <= run < self.runs:
-            raise ArgumentError(f"run: expected 0 to {self.runs - 1}, got {shown(run)}")
+            raise ArgumentError(f"run: expected {-self.runs} to {self.runs - 1}, got {shown(run)}")
 
         def rows_of(rows: Any) -> Any:
             return rows[run] if _is_per_run(rows) else rows
