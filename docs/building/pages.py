@@ -36,6 +36,7 @@ PAGE_OF = {
     **{file: DOCS / f"{name}.md" for name, file in COPIED.items()},
     **{path: DOCS / "notebooks" / f"{path.stem}.md" for path in NOTEBOOKS},
     SCRIPTS: SCRIPTS / "README.md",
+    DOCS / "building" / "public.py": DOCS / "reference" / "index.rst",
 }
 """Where a link leads on the site that leads to a file or a folder on GitHub."""
 

@@ -94,6 +94,7 @@ LINKS = {
     "[a](README.md)": "[a](get_started.md)",
     "[a](CONTRIBUTING.md)": "[a](contributing.md)",
     "[a](LICENSE)": "[a](../LICENSE)",
+    "[a](docs/building/public.py)": "[a](reference/index.rst)",
     "[a](#b) and [a](https://b.org/c.md)": "[a](#b) and [a](https://b.org/c.md)",
 }
 
