@@ -26,10 +26,11 @@ _NATIVE = {"bool", "float16", "bfloat16", "float32", "float64"} | {
     f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
 }
 _ABOUT = {
-    "mask": "booleans by the path of the parameter that they are of, true where a connection is kept; a "
-    "parameter without a mask is not here; with one axis more than the parameter, the first is that of runs",
-    "parameters": "arrays by path; those that `raw` names are kept as the raw numbers of another dtype, or "
-    "of a random key",
+    "mask": "one boolean array for each masked parameter, named by its path: true where a connection is "
+    "kept; parameters without a mask are left out; one axis more than the parameter has is an axis of runs, "
+    "and comes first",
+    "parameters": "arrays by path; `raw` names the arrays that hold the raw numbers of another dtype, or of "
+    "a random key",
 }
 
 
