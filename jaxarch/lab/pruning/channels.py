@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -19,13 +20,22 @@ from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning import cutting, unit_searches
 from jaxarch.lab.pruning.parents import in_words
-from jaxarch.lab.pruning.reporting import COMPARISONS, MASKS, dead_starts
-from jaxarch.lab.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
+from jaxarch.lab.pruning.reporting import COMPARISONS, MASKS, dead_starts, signed
+from jaxarch.lab.pruning.unit_settings import DENSE, LAYERWISE, UNITS, ChannelSettings
 
 MEASURED_STEPS = 10
 """Steps that are timed on one network of each kind, to estimate the total duration."""
 LEARNED = ("two-temperature", "AP")
 """Methods whose differences to all others are shown."""
+MEANING = {
+    DENSE: "the whole network, trained",
+    "two-temperature": "Algorithm 1 of [D] learns which units to keep, over the initial weights",
+    "AP": "architecture pruning of [A]: a mask of units and weights are trained together, under a penalty",
+    "magnitude": "units of the largest mean weight of a trained network, over all layers together",
+    "magnitude" + LAYERWISE: "as magnitude, with the same share of the units of each layer",
+    "random": "random units",
+}
+"""One line on each method."""
 
 
 def plan(settings: ChannelSettings) -> list[str]:
@@ -114,6 +124,38 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
     ]
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the methods at the smallest share of units, and learned units with random ones."""
+    settings, table = results.settings, results.table
+    share, kind = table["share"].min(), UNITS[settings["model"]]
+    runs = {str(name): rows for name, rows in table[table["share"] == share].groupby("strategy", sort=False)}
+    medians = {name: rows["accuracy"].median() for name, rows in runs.items()}
+    if np.isnan(list(medians.values())).all():
+        yield f"With {share:g} of the {kind} kept, all runs met NaN or infinity."
+        return
+    best = max(medians, key=lambda name: np.nan_to_num(medians[name], nan=-1.0))
+    dense = table.loc[table["strategy"] == DENSE, "accuracy"]
+    fewer = runs[best]["dense_multiply_adds"] / runs[best]["multiply_adds"]
+    yield (
+        f"{settings['dataset']}, {in_words(settings)}: with {share:g} of the {kind} kept, {best} has the "
+        f"highest median test accuracy, {tables.inline(runs[best]['accuracy'], '.3f')}; the dense network "
+        f"has {tables.inline(dense, '.3f')} (median [quartiles] of {settings['seeds']} seeds)."
+    )
+    yield f"It takes {tables.median(fewer, '.1f')} times fewer multiply-adds (median)."
+    comparisons = results.read(COMPARISONS)
+    at_share = comparisons[comparisons["share"] == share]
+    said = [
+        f"{name} minus {other} is {pair['median']:+.3f} [{pair['q25']:+.3f}, {pair['q75']:+.3f}], adjusted "
+        f"p = {tables.number(pair['p_adjusted'], '.3f')}"
+        for name in LEARNED
+        for other in dict.fromkeys(("random", best))
+        for pair in signed(at_share, name, other).to_dict("records")
+        if np.isfinite(pair["median"])
+    ]
+    if said:
+        yield f"Paired by seed, {'; '.join(said)}."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build the tables."""
     settings, table, comparisons = results.settings, results.table, results.read(COMPARISONS)
@@ -130,6 +172,7 @@ def report(results: Results) -> list[RenderableType]:
     groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
     return [
         _accuracies(table, title),
+        *(f"- {name}: {MEANING[name]}" for name, _ in groups),
         _costs(table),
         _budgets(table),
         *(_against(comparisons, method) for method in LEARNED if method in set(comparisons["first"])),
@@ -244,4 +287,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, ChannelSettings, plan, run, report, duration, charts)
+EXPERIMENT = Experiment(__name__, ChannelSettings, plan, run, report, conclusion, duration, charts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -181,6 +182,33 @@ def _around(losses: np.ndarray, step: int) -> np.ndarray:
     return losses[:, max(end - WINDOW, 0) : end].mean(axis=1)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the soft temperature of the least objective with t_s = t_l, or with the sharpest other one."""
+    settings, table = results.settings, results.table
+    reached = {soft: runs[runs["last"].notna()] for soft, runs in table.groupby("soft", sort=False)}
+    reached = {soft: runs for soft, runs in reached.items() if len(runs)}
+    what = f"{settings['dataset']}, {' against '.join(map(str, settings['classes']))}"
+    if not reached:
+        yield f"{what}: all {len(table)} runs met NaN or infinity, so no objective is known."
+        return
+    best = min(reached, key=lambda soft: reached[soft]["last"].median())
+    runs = reached[best]
+    yield (
+        f"{what}: after {settings['steps']} steps the objective of [A] is lowest at t_s = {best:g}, "
+        f"{tables.inline(runs['last'], '.3f')}, with {tables.inline(runs['density'], '.3f')} of the "
+        f"connections left (median [quartiles] of {len(runs)} runs; lower is better)."
+    )
+    others = [soft for soft in reached if soft != best]
+    if others:
+        other = max(others)
+        runs = reached[other]
+        one = " = t_l, a single temperature," if other == settings["hard"] else ""
+        yield (
+            f"At t_s = {other:g}{one} it is {tables.inline(runs['last'], '.3f')}, with "
+            f"{tables.inline(runs['density'], '.3f')} of the connections left ({len(runs)} runs)."
+        )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build its table."""
     settings, table, losses = results.settings, results.table, results.arrays(LOSSES)
@@ -195,7 +223,22 @@ def report(results: Results) -> list[RenderableType]:
     ]
     columns = ("t_s", f"step {settings['early']}", f"step {settings['steps']}", "density")
     groups = ((f"t_s {soft:g}", part) for soft, part in table.groupby("soft", sort=False))
-    return [tables.table("objective (12), median [quartiles]", columns, rows), *results.remarks(groups)]
+    return [
+        tables.table("objective (12), median [quartiles]", columns, rows),
+        *explain(settings),
+        *results.remarks(groups),
+    ]
+
+
+def explain(settings: Mapping[str, Any]) -> list[str]:
+    """Explain the columns of the table."""
+    return [
+        "- t_s: inverse temperature of the mask that the gradient passes through; the mask in the loss has "
+        f"t_l = {settings['hard']:g}",
+        f"- step {settings['early']}, step {settings['steps']}: the objective at this step: cross entropy, "
+        f"gamma = {settings['strength']:g} times the connections, and gamma |weights|^2",
+        "- density: share of connections left after the last step",
+    ]
 
 
 def _findings(table: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
@@ -211,4 +254,4 @@ def _findings(table: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion)

@@ -13,10 +13,35 @@ from jaxarch.lab.charts import Chart
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, finding, tables
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.pruning import estimate, tasks
+from jaxarch.lab.pruning.searches import RESHUFFLED
 from jaxarch.lab.pruning.tasks import Transfer
 from jaxarch.lab.pruning.trial import CELL, PARENT, Measured, measure
 
 COMPARISONS, LAYERS, MASKS = "comparisons.csv", "layers.csv", "masks.npz"
+LEVEL = 0.05
+"""Level below which a p counts in a conclusion."""
+MEANING = {
+    "AP": "architecture pruning of [A]: a mask and weights are trained together, under a penalty on both",
+    "IMP": (
+        "iterative magnitude pruning (J. Frankle and M. Carbin, 2019): train, remove the smallest weights, "
+        "rewind, repeat"
+    ),
+    "magnitude": "the whole network is trained once, and its smallest weights are removed",
+    "SNIP": (
+        "N. Lee, T. Ajanthan and P. Torr, 2019: before training, keep the connections whose removal would "
+        "change the loss the most"
+    ),
+    "random search": "R. Farahani, 2024: train random sub-networks, and keep the best",
+    "random": "a random mask; every set of connections is equally likely",
+    "uniform": "a random mask with the same density in each layer",
+    "ERK": "a random mask, denser in smaller layers (Erdos-Renyi-Kernel densities, U. Evci et al., 2020)",
+}
+"""One line on each search of `searches.SEARCHES`."""
+STARTS = {
+    "he": "fresh weights have He's standard deviations",
+    "density-aware": "fresh weights are wider where connections are fewer",
+}
+"""One line on each kind of fresh weights."""
 
 
 def experiment(
@@ -24,6 +49,7 @@ def experiment(
     settings: type,
     findings: Callable[[Measured], Iterable[Mapping[str, Any]]],
     report: Callable[[Results], list[RenderableType]],
+    conclusion: Callable[[Results], Iterable[str]],
     charts: Callable[[Results], list[Chart]] | None = None,
 ) -> Experiment:
     """Build the experiment of a module that measures a transfer; its settings need `methods`."""
@@ -39,7 +65,7 @@ def experiment(
         measured = measure(settings.methods, transfer, context.progress, context.spread)
         return outcome(transfer, measured, findings(measured))
 
-    return Experiment(module, settings, plan, run, report, duration, charts, spreads=True)
+    return Experiment(module, settings, plan, run, report, conclusion, duration, charts, spreads=True)
 
 
 def outcome(transfer: Transfer, measured: Measured, findings: Iterable[Mapping[str, Any]]) -> Outcome:
@@ -96,6 +122,35 @@ def accuracies(measured: Measured) -> list[dict[str, Any]]:
         finding(f"accuracy of {cell[-1]}, {where(dict(zip(CELL, cell, strict=False)))}", rows["accuracy"])
         for cell, rows in measured.table.groupby([*CELL, "strategy"], sort=False)
     ]
+
+
+def explain(table: pd.DataFrame) -> list[str]:
+    """Return a line on each method, each start and the sparsity of a table of runs."""
+    methods = [str(name) for name in table["strategy"].unique()]
+    lines = [f"- {name}: {MEANING[name]}" for name in methods if name in MEANING]
+    if any(name.endswith(RESHUFFLED) for name in methods):
+        lines.append(
+            f"- METHOD{RESHUFFLED}: the architecture of METHOD, its connections permuted within each layer"
+        )
+    lines += [f"- {name} start: {STARTS[name]}" for name in table["weights"].unique()]
+    return [*lines, "- sparsity: share of connections removed"]
+
+
+def signed(comparisons: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
+    """Select the comparisons of two methods, with the sign of `first - second`."""
+    same = comparisons[(comparisons["first"] == first) & (comparisons["second"] == second)]
+    turned = comparisons[(comparisons["first"] == second) & (comparisons["second"] == first)].copy()
+    turned[["median", "q25", "q75"]] = -turned[["median", "q75", "q25"]].to_numpy()
+    return pd.concat([same, turned])
+
+
+def significant(pairs: pd.DataFrame, column: str) -> str:
+    """Count the comparisons whose p, in a column, is below `LEVEL`, in words; say so if none can be."""
+    words = f"{(pairs[column] < LEVEL).sum()} of {len(pairs)}"
+    runs = int(pairs["runs"].max())
+    # The least two-sided p of Wilcoxon's test: all differences have the same sign.
+    least = 2.0 ** (1 - runs)
+    return words if least < LEVEL else f"{words} (with n = {runs} no p can be)"
 
 
 def where(cell: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -53,6 +54,26 @@ def findings(measured: Measured) -> list[dict[str, Any]]:
     return against + reporting.accuracies(measured)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Report the differences of architectures to themselves reshuffled, in all cells and in the sparsest."""
+    pairs = _pairs(results.read(reporting.COMPARISONS))
+    searches = {str(name): of for name, of in pairs.groupby("first", sort=False)}
+    cells = len(pairs) // len(searches)
+    task, seeds = results.table["task"].iloc[0], results.settings["seeds"]
+    said = ", ".join(f"{name} {tables.inline(of['median'], '+.3f')}" for name, of in searches.items())
+    yield (
+        f"{task}: test accuracy of an architecture minus that of the same reshuffled within layers, paired "
+        f"over {seeds} seeds: {said} (median [quartiles] over {cells} cells, sparsity x examples x start)."
+    )
+    sparsest = pairs["sparsity"].max()
+    if pairs["sparsity"].nunique() > 1:
+        at = {name: of[of["sparsity"] == sparsest]["median"] for name, of in searches.items()}
+        said = ", ".join(f"{name} {tables.inline(of, '+.3f')}" for name, of in at.items())
+        yield f"At the largest sparsity, {sparsest:g}, it is: {said}."
+    said = ", ".join(f"{name} in {reporting.significant(of, 'p')}" for name, of in searches.items())
+    yield f"Wilcoxon's p, not adjusted, is below {reporting.LEVEL:g} for {said} of the cells."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure and build the tables."""
     table, pairs = results.table, _pairs(results.read(reporting.COMPARISONS))
@@ -62,6 +83,7 @@ def report(results: Results) -> list[RenderableType]:
     for (weights, size), cell in table.groupby(["weights", "size"], sort=False):
         rendered.append(_table(cell, f"{task}: test accuracy after {size} examples, {weights} start"))
         rendered.append(_differences(pairs[(pairs["weights"] == weights) & (pairs["size"] == size)]))
+    rendered[1:1] = reporting.explain(table)
     return [*rendered, *reporting.remarks(results)]
 
 
@@ -97,4 +119,4 @@ def _differences(pairs: pd.DataFrame) -> Table:
     )
 
 
-EXPERIMENT = reporting.experiment(__name__, Settings, findings, report)
+EXPERIMENT = reporting.experiment(__name__, Settings, findings, report, conclusion)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -15,8 +16,10 @@ from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning import reporting
 from jaxarch.lab.pruning.searches import RESHUFFLED, check_methods
 from jaxarch.lab.pruning.settings import TransferSettings
-from jaxarch.lab.pruning.trial import PARENT, Measured
+from jaxarch.lab.pruning.trial import CELL, PARENT, Measured
 
+RIVALS = ("IMP", "random")
+"""Methods that a conclusion compares AP with."""
 METHODS = ("AP", "IMP", "magnitude", "SNIP", "random search", "ERK", "random", "AP" + RESHUFFLED)
 
 
@@ -50,6 +53,34 @@ def findings(measured: Measured) -> list[dict[str, Any]]:
     return against + reporting.accuracies(measured)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Count the cells in which each method is best, and compare AP with its rivals and the whole network."""
+    table, comparisons = results.table, results.read(reporting.COMPARISONS)
+    found = table[table["strategy"] != PARENT]
+    methods = [str(name) for name in found["strategy"].unique()]
+    medians = found.groupby([*CELL, "strategy"], sort=False)["accuracy"].median().unstack("strategy")[methods]
+    ours, cells = "AP" if "AP" in methods else methods[0], f"{len(medians)} cells"
+    whole = table.loc[table["strategy"] == PARENT, "accuracy"]
+    yield (
+        f"{table['task'].iloc[0]}: {ours} has a test accuracy of {tables.inline(medians[ours], '.3f')} "
+        f"(median [quartiles] over {cells}, sparsity x examples x start, of {results.settings['seeds']} "
+        f"seeds each), and the whole network has {tables.inline(whole, '.3f')}."
+    )
+    if len(methods) == 1:
+        return
+    highest = medians.eq(medians.max(axis=1), axis=0).sum().sort_values(ascending=False, kind="stable")
+    counts = [f"{name} in {highest[name]}" for name in dict.fromkeys([*highest.index[:2], ours])]
+    yield f"The highest median is that of {', '.join(counts)} of these cells, ties included."
+    rivals = [name for name in RIVALS if name in methods and name != ours] or methods[1:2]
+    pairs = {name: reporting.signed(comparisons, ours, name) for name in rivals}
+    said = "; ".join(
+        f"minus {name} {tables.inline(of['median'], '+.3f')}, adjusted p < {reporting.LEVEL:g} in "
+        f"{reporting.significant(of, 'p_adjusted')}"
+        for name, of in pairs.items()
+    )
+    yield f"Paired by seed, {ours} over the same cells: {said}."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures and build the tables."""
     table, comparisons = results.table, results.read(reporting.COMPARISONS)
@@ -61,6 +92,7 @@ def report(results: Results) -> list[RenderableType]:
         _accuracies(cell, f"{task}: test accuracy after {size} examples, {weights} start")
         for (weights, size), cell in table.groupby(["weights", "size"], sort=False)
     ]
+    rendered[1:1] = reporting.explain(table)
     if "AP" in set(comparisons["first"]):
         rendered.append(_against(comparisons))
     return [*rendered, *reporting.remarks(results)]
@@ -127,4 +159,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = reporting.experiment(__name__, Settings, findings, report, charts)
+EXPERIMENT = reporting.experiment(__name__, Settings, findings, report, conclusion, charts)

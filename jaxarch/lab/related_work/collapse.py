@@ -28,9 +28,11 @@ from jaxarch.lab.pruning.initial_weights import Initial, beginning
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.pruning.tasks import pooled, problem_of_images
 from jaxarch.lab.tournament.entrants import GRASP_TEMPERATURE
+from jaxarch.lab.tournament.names import ORIGINS, From, explain
 from jaxarch.lab.tournament.settings import PictureSettings
 from jaxarch.transforms import density_name
 
+ONE_ROUND = "SynFlow, one round"
 METHODS: Mapping[str, Callable[[tuple[float, ...], CollapseSettings], Any]] = {
     "random": lambda densities, settings: search.random_mask(densities),
     "magnitude at start": lambda densities, settings: search.initial_magnitude(densities),
@@ -38,7 +40,7 @@ METHODS: Mapping[str, Callable[[tuple[float, ...], CollapseSettings], Any]] = {
     "GraSP": lambda densities, settings: search.grasp(
         densities, batches=settings.batches, temperature=GRASP_TEMPERATURE
     ),
-    "SynFlow, one round": lambda densities, settings: search.synflow(densities, rounds=1),
+    ONE_ROUND: lambda densities, settings: search.synflow(densities, rounds=1),
     "SynFlow": lambda densities, settings: search.synflow(densities, rounds=settings.rounds),
 }
 SUITS_ALL: dict[str, Any] = {"model": "cnn", "batch_size": 60, "seeds": 5}
@@ -228,6 +230,26 @@ def _findings(table: pd.DataFrame, most: float) -> list[dict[str, Any]]:
     ]
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Tell how far each method compresses the parent before a layer is empty."""
+    settings, table = results.settings, results.table
+    most = results.manifest["largest compression"]
+    reached = {str(name): critical(rows) for name, rows in table.groupby("strategy", sort=False)}
+    medians = {name: float(np.median(of)) for name, of in reached.items()}
+    farthest = max(medians.values())
+    first = [name for name, median in medians.items() if median == farthest]
+    said = "; ".join(f"{name} {tables.inline(reached[name], ',.0f')}" for name in first)
+    yield (
+        f"{settings['dataset']}, {in_words(settings)}: the largest compression without an empty layer is "
+        f"{said} (median [quartiles] of {settings['seeds']} seeds); {most:,.0f} would leave one connection "
+        "a layer."
+    )
+    others = sorted((name for name in medians if name not in first), key=medians.__getitem__, reverse=True)
+    if others:
+        said = ", ".join(f"{name} {medians[name]:,.0f}" for name in others)
+        yield f"The medians of the others are: {said}."
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the emptiest layer against compression, and build the table."""
     settings, table = results.settings, results.table
@@ -253,7 +275,21 @@ def report(results: Results) -> list[RenderableType]:
         marked={"one connection a layer": most},
     )
     results.draw(figure, "collapse")
-    return [_table(groups, results.manifest["layers"], title, most), *failures(groups)]
+    names = [name for name, _ in groups]
+    return [
+        _table(groups, results.manifest["layers"], title, most),
+        *explain(names, {**ORIGINS, **_rounds(settings["rounds"])}),
+        "- compression: connections of the parent for each one left",
+        *failures(groups),
+    ]
+
+
+def _rounds(rounds: int) -> dict[str, From]:
+    """Return the origins of both kinds of SynFlow."""
+    return {
+        ONE_ROUND: From(search.synflow, "in one round"),
+        "SynFlow": From(search.synflow, f"in {rounds} rounds"),
+    }
 
 
 def _table(groups: list[tuple[str, pd.DataFrame]], layers: Iterable[str], title: str, most: float) -> Table:
@@ -306,5 +342,5 @@ def charts(results: Results) -> list[Chart]:
 
 
 EXPERIMENT = Experiment(
-    __name__, CollapseSettings, plan, run, report, charts=charts, spreads=True, trains=False
+    __name__, CollapseSettings, plan, run, report, conclusion, charts=charts, spreads=True, trains=False
 )

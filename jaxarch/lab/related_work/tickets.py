@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -59,6 +59,7 @@ from jaxarch.metrics import paired_differences
 from jaxarch.search import dense
 
 TICKETS, FRESH = "tickets", "reinitialised"
+WHOLE = "the whole network"
 TEST_BATCH = 500
 COMPARISONS = "comparisons.csv"
 SUITS_ALL: dict[str, Any] = {
@@ -382,7 +383,7 @@ def _compared(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for number in sorted(set(table["round"]) - {0}):
         found = by_seed.loc[(TICKETS, number)]
-        for other, of in {"the whole network": whole, FRESH: by_seed.loc[(FRESH, number)]}.items():
+        for other, of in {WHOLE: whole, FRESH: by_seed.loc[(FRESH, number)]}.items():
             for quantity in ("accuracy", "stop_step"):
                 values = {TICKETS: found[quantity].to_numpy(), other: of[quantity].to_numpy()}
                 (pair,) = paired_differences(values).to_dict("records")
@@ -391,6 +392,15 @@ def _compared(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+WORDS_OF = {WHOLE: WHOLE, FRESH: "the same connections with fresh weights"}
+"""Names of the networks that tickets are compared with, in words."""
+MEANING = {
+    TICKETS: (
+        "connections left by rounds of magnitude pruning, trained from their initial weights (J. Frankle and "
+        "M. Carbin, 2019)"
+    ),
+    FRESH: "the same connections, trained from fresh weights",
+}
 _WORDS = {"accuracy": "accuracy", "stop_step": "step of the least held-out loss"}
 
 
@@ -411,6 +421,45 @@ def _findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any
     return against + reached
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare the sparsest tickets as accurate as the whole network with it, and with fresh weights."""
+    settings, table, compared = results.settings, results.table, results.read(COMPARISONS)
+    tickets = table[table["strategy"] == TICKETS]
+    whole, pruned = tickets[tickets["round"] == 0], tickets[tickets["round"] > 0]
+    medians = pruned.groupby("round")["accuracy"].median()
+    as_good = medians[medians >= whole["accuracy"].median()]
+    where = f"{settings['dataset']}, {in_words(settings)}: the whole network has a test accuracy of "
+    where += f"{tables.inline(whole['accuracy'], '.4f')} (median [quartiles] of {len(whole)} runs)"
+    if medians.isna().all():
+        yield f"{where}; all runs of tickets met NaN or infinity."
+        return
+    number = as_good.index.max() if len(as_good) else medians.idxmax()
+    runs = pruned[pruned["round"] == number]
+    which = (
+        "the sparsest tickets whose median is as high have"
+        if len(as_good)
+        else "no ticket has a median as high; the highest is at"
+    )
+    yield (
+        f"{where}; {which} density {runs['density'].iloc[0]:.3g}, {tables.inline(runs['accuracy'], '.4f')}."
+    )
+    here = compared[compared["round"] == number]
+    said = "; ".join(
+        f"minus {WORDS_OF[pair['second']]} {pair['median']:+.4f} [{pair['q25']:+.4f}, {pair['q75']:+.4f}], "
+        f"p = {tables.number(pair['p'], '.3f')}"
+        for pair in here[here["quantity"] == "accuracy"].to_dict("records")
+        if np.isfinite(pair["median"])
+    )
+    if said:
+        yield f"Paired by seed, the accuracy of these tickets: {said}."
+    fresh = table[(table["strategy"] == FRESH) & (table["round"] == number)]
+    yield (
+        f"The held-out loss is least at step {tables.median(runs['stop_step'], ',.0f')} for tickets, "
+        f"{tables.median(whole['stop_step'], ',.0f')} for the whole network, and "
+        f"{tables.median(fresh['stop_step'], ',.0f')} for fresh weights (medians)."
+    )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw accuracy and the step of the least held-out loss against density, and build the table."""
     settings, table = results.settings, results.table
@@ -423,7 +472,12 @@ def report(results: Results) -> list[RenderableType]:
     for (words, points), name in zip(panels.items(), ("accuracy", "steps"), strict=True):
         figure = plots.trade_off(points, "density", words, title, logarithmic=(True, False))
         results.draw(figure, name)
-    return [_table(table, results.read(COMPARISONS), title), *failures(groups)]
+    return [
+        _table(table, results.read(COMPARISONS), title),
+        *(f"- {name}: {meaning}" for name, meaning in MEANING.items()),
+        "- density: share of connections left; 1 is the whole network",
+        *failures(groups),
+    ]
 
 
 def _by_round(rows: pd.DataFrame, column: str) -> np.ndarray:
@@ -474,5 +528,5 @@ def charts(results: Results) -> list[Chart]:
 
 
 EXPERIMENT = Experiment(
-    __name__, TicketSettings, plan, run, report, duration, charts, statistics, spreads=True
+    __name__, TicketSettings, plan, run, report, conclusion, duration, charts, statistics, spreads=True
 )

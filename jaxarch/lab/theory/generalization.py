@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
@@ -65,6 +65,7 @@ SURPRISE = 0.01
 """Prior probability that a connection differs from the mask found on half of the rows."""
 SPREAD = 0.5
 """Standard deviation of the initial scores of the search that shortens descriptions."""
+WEIGHT_FREE = "weight-free"
 SHORT, HALF = "short description", "short description, prior from half"
 """Names of the search that shortens descriptions, alone and with a prior from half of the rows."""
 MEASURED = {
@@ -245,7 +246,7 @@ def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, An
             ),
         )
         yield (
-            "weight-free",
+            WEIGHT_FREE,
             density,
             search.two_temperature(
                 settings.hard,
@@ -380,6 +381,40 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare certified with measured errors, of the lowest certificates and over all runs."""
+    settings, table = results.settings, results.table
+    whole = table[table["training_bound"].notna()]
+    where = f"{settings['dataset']}, {settings['model']}"
+    if whole.empty:
+        yield f"{where}: no run has a certificate."
+        return
+    signs, ones = (list(_groups(whole[whole["strategy"].isin([WEIGHT_FREE]) == of])) for of in (False, True))
+    said = [(words, *_lowest(groups)) for words, groups in (("signs", signs), ("ones", ones)) if groups]
+    what = {"signs": "of masks over random signs", "ones": "of networks whose weights are all 1"}
+    yield (
+        f"{where}: the lowest certified errors are "
+        + "; ".join(
+            f"{what[words]}, {tables.inline(runs['training_bound'], '.3f')} ({name}), where "
+            f"{tables.inline(runs['held_out_errors'], '.3f')} is measured on held-out rows"
+            for words, name, runs in said
+        )
+        + f" (median [quartiles] of {settings['seeds']} runs)."
+    )
+    above = (whole["held_out_errors"] > whole["training_bound"]).sum()
+    factor = whole["training_bound"] / whole["held_out_errors"]
+    yield (
+        f"Over all searches a certified error is {tables.inline(factor, '.1f')} times the measured one; in "
+        f"{above} of {len(whole)} runs the measured error is above it, where each bound allows a probability "
+        f"of {settings['delta']:g}."
+    )
+
+
+def _lowest(groups: list[tuple[str, pd.DataFrame]]) -> tuple[str, pd.DataFrame]:
+    """Return the group of the lowest median certified error."""
+    return min(groups, key=lambda group: group[1]["training_bound"].median())
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw certified against measured errors, and build the table."""
     settings, table = results.settings, results.table
@@ -395,7 +430,25 @@ def report(results: Results) -> list[RenderableType]:
     figure = plots.trade_off(points, *labels, title, logarithmic=(True, True))
     results.draw(figure, "certified")
     groups = list(_groups(table))
-    return [_table(groups, title, settings["delta"]), *failures(groups)]
+    return [_table(groups, title, settings["delta"]), *_explained(table), *failures(groups)]
+
+
+def _explained(table: pd.DataFrame) -> list[str]:
+    """Explain the searches and the columns of the table."""
+    meaning = {
+        "edge-popup": "V. Ramanujan et al., 2020, keeps this density of connections of random signs",
+        "two-temperature": "Algorithm 1 of [D], over random signs, keeps this density",
+        WEIGHT_FREE: "Algorithm 1 of [D] keeps this density, and all weights are 1",
+        SHORT: "two-temperature, with this factor of the mask's description length in its loss",
+        HALF: "the same, with a prior around the mask found on half of the rows; certified by the other half",
+    }
+    return [
+        *(f"- {name}: {meaning[name]}" for name in table["strategy"].unique()),
+        "- kept: connections of the mask",
+        "- nats: length of the mask's description, which the bound pays for",
+        "- certified: bound of the error on new examples, from training rows and the description's length",
+        f"- measured, {MEASURED['held_out_bound'][0]}: error on rows that the search has not seen; its bound",
+    ]
 
 
 def _table(groups: list[tuple[str, pd.DataFrame]], title: str, delta: float) -> Table:
@@ -429,4 +482,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from jaxarch import plots
 from jaxarch.lab.harness import Results, finding, tables
 from jaxarch.lab.theory.averaging import EXACT, ORDINARY, STEPS
 from jaxarch.lab.theory.problems import NETWORK, PROBLEMS
-from jaxarch.lab.theory.rates import CERTIFIED, LINES, MEASURED, SCALED, TUNED
+from jaxarch.lab.theory.rates import CERTIFIED, FIXED, LINES, MEASURED, SCALED, TUNED
 
 LOSSES = "losses.npz"
 CONVEX_FIGURES = (("bounds", "gap_over_bound", "gap / bound"), ("last-masks", "last_gap", "gap, last mask"))
@@ -38,6 +39,45 @@ def lines(table: pd.DataFrame) -> pd.DataFrame:
         edge = best in (medians.index.min(), medians.index.max())
         shown.append(cell[cell["multiple"] == best].assign(line=TUNED, edge=edge))
     return pd.concat(shown, ignore_index=True)
+
+
+def conclusion(results: Results) -> Iterable[str]:
+    """Report the best ratio, the exact step against Algorithm 1, and prescribed against tuned rates."""
+    name, form = results.settings["problems"][0], _form(results.settings["problems"][0])
+    shown = lines(results.table)
+    runs = shown[shown["problem"] == name]
+    tuned = runs[(runs["line"] == TUNED) & (runs["step"] == ORDINARY)]
+    values = {ratio: of["value"].dropna() for ratio, of in tuned.groupby("ratio")}
+    values = {ratio: of for ratio, of in values.items() if len(of)}
+    what = f"{PROBLEMS[name]} with {ORDINARY} of [D] and tuned learning rates"
+    if not values:
+        yield f"{what}: all runs met NaN or infinity."
+        return
+    best, last = min(values, key=lambda ratio: values[ratio].median()), max(values)
+    at_last = f"; at {last:g} it is {tables.inline(values[last], form)}" if last != best else ""
+    yield (
+        f"{what} is lowest at soft/hard = {best:g}, {tables.inline(values[best], form)} (median [quartiles] "
+        f"of {len(values[best])} runs, the ones that rates were tuned on; lower is better){at_last}."
+    )
+    here = runs[runs["ratio"] == best]
+    by_step = here[here["line"] == TUNED].pivot(index="seed", columns="step", values="value")
+    ordinary = here[here["step"] == ORDINARY].groupby("line")["value"]
+    said = ", ".join(
+        f"{tables.inline(of, form)} ({line})" for line, of in ordinary if line in (MEASURED, CERTIFIED)
+    )
+    prescribed = f"; prescribed rates give {said}" if said else ""
+    yield (
+        f"At this ratio the {EXACT} minus {ORDINARY} is "
+        f"{tables.inline(by_step[EXACT] - by_step[ORDINARY], f'+{form}')}, paired by seed"
+        f"{prescribed}."
+    )
+    if "gap_over_bound" in shown:
+        largest = shown.loc[shown["line"] != TUNED, "gap_over_bound"].max()
+        if np.isfinite(largest):
+            yield (
+                f"On convex problems the largest gap is {largest:.2g} of the theorem's bound, where the "
+                "bound is at most G sqrt(d)."
+            )
 
 
 def report(results: Results) -> list[RenderableType]:
@@ -70,6 +110,7 @@ def report(results: Results) -> list[RenderableType]:
         results.draw(figure, f"convergence-{name}")
     cells = ["problem", "step"]
     rendered: list[RenderableType] = [_gradients(manifest["gradients"])]
+    rendered += _explained(STEPS, settings["ratios"])
     rendered += [_table(part, name, step) for (name, step), part in shown.groupby(cells, sort=False)]
     if convex_parts:
         rendered.append(_shares(shown[shown["problem"] != NETWORK]))
@@ -103,7 +144,7 @@ def _histories(table: pd.DataFrame, losses: dict[str, np.ndarray]) -> dict[str, 
 
 
 def _table(table: pd.DataFrame, name: str, step: str) -> Any:
-    form = ".1f" if name == NETWORK else ".2g"
+    form = _form(name)
     rows = [
         (
             f"{ratio:g}",
@@ -114,6 +155,38 @@ def _table(table: pd.DataFrame, name: str, step: str) -> Any:
     ]
     columns = ("soft/hard", *LINES, "tuned / scaled")
     return tables.table(f"{PROBLEMS[name]}, {step}: median [quartiles]", columns, rows)
+
+
+def _form(name: str) -> str:
+    """Return the number format of a problem's values."""
+    return ".1f" if name == NETWORK else ".2g"
+
+
+MEANING = {
+    FIXED: "the same learning rate at every ratio, as in [D]",
+    SCALED: "learning rate x soft is the same at every ratio",
+    MEASURED: "the rate that the theorem prescribes for the largest gradient of a first run",
+    CERTIFIED: "the rate that the theorem prescribes for a certified bound of the gradient",
+    TUNED: "the multiple of the scaled rate with the least median, chosen on the runs shown",
+}
+"""One line on each rule for the learning rate."""
+
+
+def _explained(steps: Iterable[str], ratios: Iterable[float]) -> list[str]:
+    """Explain the quantities of the tables: G, the ratio, the steps, the rules for the learning rate."""
+    which = {
+        ORDINARY: "the two-temperature step of [D] on the scores",
+        EXACT: "the mirror-descent step that Algorithm 1 is to first order",
+    }
+    rules = [rule for rule in LINES if rule not in (MEASURED, CERTIFIED) or min(ratios) < 1]
+    return [
+        "- G: largest norm of the gradient, measured in a first run or certified for all masks",
+        "- soft, hard: inverse temperatures of the mask that the gradient passes through and of that in the "
+        "loss",
+        *(f"- {step}: {which[step]}" for step in steps),
+        *(f"- {rule}: {MEANING[rule]}" for rule in rules),
+        "- gap: F above its least value, at the mean mask over all steps",
+    ]
 
 
 def _gradients(gradients: dict[str, dict[str, list[float]]]) -> Any:

@@ -18,7 +18,7 @@ from jaxarch.lab.theory.cases import prepare
 from jaxarch.lab.theory.gradients import certified_bounds, first_run
 from jaxarch.lab.theory.problems import NETWORK, ON_DATA, PROBLEMS
 from jaxarch.lab.theory.rates import CERTIFIED, MEASURED, cells_of
-from jaxarch.lab.theory.ratio_report import LOSSES, findings, report
+from jaxarch.lab.theory.ratio_report import LOSSES, conclusion, findings, report
 from jaxarch.lab.theory.settings import Settings
 
 QUANTITIES = (
@@ -115,4 +115,4 @@ def _words(settings: Settings, data: Dataset | None) -> dict[str, str]:
     return {name: words + (on if name in ON_DATA else "") for name, words in PROBLEMS.items()}
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion)

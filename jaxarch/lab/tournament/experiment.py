@@ -392,6 +392,7 @@ EXPERIMENT = Experiment(
     plan,
     run,
     reports.report,
+    reports.conclusion,
     duration,
     reports.charts,
     statistics,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,10 @@ from jaxarch.lab.charts import Chart
 from jaxarch.lab.harness import Results, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.pruning.reporting import signed
 from jaxarch.lab.tournament.controls import AS_FOUND
+from jaxarch.lab.tournament.names import explain
+from jaxarch.lab.tournament.own import FAMILY
 from jaxarch.metrics import Ranking, ranking
 
 DENSE, CHANCE = "dense", "chance"
@@ -42,6 +47,57 @@ def ranking_of(table: pd.DataFrame) -> Ranking:
     return ranking(values)
 
 
+def conclusion(results: Results) -> Iterable[str]:
+    """Name the method of the best mean rank, and compare it with random masks at the smallest density."""
+    settings, table = results.settings, results.table
+    where = f"{settings['dataset']}, {in_words(settings)}, budget {settings['budget']}"
+    ranked = table[table["strategy"] != DENSE]
+    if ranked["accuracy"].isna().all():
+        yield f"{where}: all {len(ranked)} runs met NaN or infinity, so no method is better than another."
+        return
+    if ranked["strategy"].nunique() < 2:
+        best = str(ranked["strategy"].iloc[0])
+        yield f"{where}: {best} is the only method, so there is no rank."
+    else:
+        found = ranking_of(table)
+        first = found.table.iloc[0]
+        tied = found.table.loc[found.table["rank"] == first["rank"], "strategy"].tolist()
+        best = str(tied[0])
+        have = f"{best} has" if len(tied) == 1 else f"{' and '.join(tied)} share"
+        alike = int((found.table["rank"] - first["rank"] < found.critical_difference).sum()) - len(tied)
+        yield (
+            f"{where}: {have} the best mean rank of {len(found.table)} methods, {first['rank']:.1f} "
+            f"[{first['low']:.1f}, {first['high']:.1f}] (mean [95%] over {found.runs} seeds, each over "
+            f"{ranked['density'].nunique()} densities); {alike} of the others cannot be told from it "
+            "(Nemenyi, 5%)."
+        )
+    yield from _at_smallest(results, ranked, best)
+
+
+def _at_smallest(results: Results, ranked: pd.DataFrame, best: str) -> Iterator[str]:
+    """Compare a method with the dense network and random masks, at the smallest density."""
+    density = ranked["density"].min()
+    here = ranked[ranked["density"] == density]
+    dense = results.table.loc[results.table["strategy"] == DENSE, "accuracy"]
+    accuracy = here.loc[here["strategy"] == best, "accuracy"]
+    medians = here.groupby("strategy", sort=False)["accuracy"].median()
+    highest = medians.idxmax() if medians.notna().any() else best
+    other = "" if highest == best else f"; the highest median is {medians[highest]:.3f}, of {highest}"
+    yield (
+        f"At density {density:g} the test accuracy of {best} is {tables.inline(accuracy, '.3f')} (median "
+        f"[quartiles] of {accuracy.notna().sum()} runs), and that of the dense network "
+        f"{tables.inline(dense, '.3f')}{other}."
+    )
+    comparisons = results.read(COMPARISONS)
+    rivals = [name for name in (REFERENCE, WHOLE) if name != best and name in medians]
+    pairs = signed(comparisons[comparisons["density"] == density], best, rivals[0] if rivals else "")
+    for pair in pairs[pairs["median"].notna()].to_dict("records"):
+        yield (
+            f"Paired by seed, {best} minus {rivals[0]} is {pair['median']:+.3f} [{pair['q25']:+.3f}, "
+            f"{pair['q75']:+.3f}], p = {tables.number(pair['p'], '.3f')}, not adjusted ({pair['runs']} runs)."
+        )
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures and build the tables."""
     settings, table = results.settings, results.table
@@ -50,11 +106,12 @@ def report(results: Results) -> list[RenderableType]:
     order = list(table["strategy"].unique()) if found is None else found.table["strategy"].tolist()
     made: list[RenderableType] = [
         _accuracies(table, order, found, title, results.manifest["chance"]),
+        *_explained(settings, table, order),
         _costs(table, order),
     ]
     if found is not None:
         results.draw(plots.ranks(found, title), "ranks")
-        made.insert(1, _test(found))
+        made.insert(-1, _test(found))
     _draw(results, table, title)
     comparisons = results.read(COMPARISONS)
     if REFERENCE in set(comparisons["first"]) | set(comparisons["second"]):
@@ -66,6 +123,20 @@ def report(results: Results) -> list[RenderableType]:
     if settings["dataset"] == "cifar10":
         made.append(CIFAR_NOTE)
     return made
+
+
+def _explained(settings: Mapping[str, Any], table: pd.DataFrame, order: list[str]) -> Iterator[str]:
+    """Explain the rows and columns of the table of accuracies."""
+    yield from explain(order)
+    families = dict(zip(table["strategy"], table["family"], strict=True))
+    for name in order:
+        if families[name] == FAMILY:
+            yield f"- {name}: a method of your own, from {Path(settings['own']).name}"
+    yield f"- {DENSE}: the whole network, trained for as long as a method that trains once"
+    yield f"- {CHANCE}: accuracy of always predicting the most frequent class"
+    yield "- mean rank: 1 is the best; mean over seeds [95% interval] of the ranks averaged over densities"
+    if table["accuracy"].isna().any():
+        yield "- failed: runs that met NaN or infinity; they come last in the ranks"
 
 
 def charts(results: Results) -> Iterator[Chart]:

@@ -214,10 +214,22 @@ def test_budgets_findings_masks_and_the_figure_are_there(folder):
     assert "accuracy of two-temperature minus random, share 0.5" in measured
     assert "multiply-adds of magnitude per layer, share 0.25" in measured
     assert {path.split("/")[0] for path in read_npz(folder / "masks.npz")} >= set(METHODS)
-    assert len(report_on(folder, EXPERIMENT)) >= 6
+    assert len(report_on(folder, EXPERIMENT).body) >= 6
     assert charted(folder, EXPERIMENT)
     assert (folder / "channels.svg").exists()
     assert read_manifest(folder)["settings"]["model"] == "cnn"
+
+
+@pytest.mark.long
+def test_the_conclusion_has_the_highest_median_at_the_smallest_share_and_the_dense_network(folder):
+    table, made = read_table(folder), report_on(folder, EXPERIMENT)
+    medians = table.query("share == 0.25").groupby("strategy", sort=False)["accuracy"].median()
+    best = medians.idxmax()
+    assert f"{best} has the highest median test accuracy, {medians.max():.3f} [" in made.conclusion
+    dense = table.query("strategy == 'dense'")["accuracy"].median()
+    assert f"the dense network has {dense:.3f} [" in made.conclusion
+    assert "AP minus random is " in made.conclusion
+    assert [line.split(":")[0] for line in made.body[1:7]] == [f"- {name}" for name in (DENSE, *METHODS)]
 
 
 @pytest.mark.long
@@ -229,6 +241,12 @@ def test_runs_that_fail_have_no_figures_and_are_counted(task, monkeypatch):
     assert measured.table[["accuracy", "shrunk_accuracy", "multiply_adds"]].isna().all(axis=None)
     for table in (channels._accuracies(measured.table, ""), channels._costs(measured.table)):
         assert "-" in table.rows[0]
+    results = SimpleNamespace(
+        settings=vars(settings), table=measured.table, read=lambda name: measured.comparisons
+    )
+    assert list(channels.conclusion(results)) == [
+        "With 0.5 of the neurons kept, all runs met NaN or infinity."
+    ]
 
 
 class Killed(Exception):

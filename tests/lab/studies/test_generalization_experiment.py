@@ -1,10 +1,12 @@
 """Certified against measured errors, as an experiment: on digits and few steps."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from pages import charted
 
@@ -76,6 +78,33 @@ def test_every_search_is_certified_once_a_seed(small):
     table = read_table(small)
     assert (table.groupby("strategy").size() == FEW.seeds).all()
     assert set(table["strategy"]) == {name for name, _, _ in searches(FEW.complete(), 1)} | {HALF}
+
+
+@pytest.mark.long
+def test_the_conclusion_has_the_lowest_certified_errors_beside_measured_ones(small):
+    table, made = read_table(small), report_on(small, generalization.EXPERIMENT)
+    ones = table["strategy"] == generalization.WEIGHT_FREE
+    for of in (table[~ones], table[ones]):
+        bounds = of.groupby("strategy")["training_bound"].median()
+        measured = of.groupby("strategy")["held_out_errors"].median()[bounds.idxmin()]
+        assert f", {bounds.min():.3f} [" in made.conclusion
+        assert f"({bounds.idxmin()} " in made.conclusion
+        assert f"where {measured:.3f} [" in made.conclusion
+    above = (table["held_out_errors"] > table["training_bound"]).sum()
+    assert f"in {above} of {len(table)} runs" in made.conclusion
+    assert {f"- {name}" for name in table["strategy"]} <= {str(line).split(":")[0] for line in made.body}
+
+
+@pytest.mark.parametrize("strategies", [("edge-popup",), (generalization.WEIGHT_FREE,), ()])
+def test_the_conclusion_is_of_the_certificates_that_there_are(strategies):
+    one = {"asked": 0.2, "width": 1.0, "seed": 0, "training_bound": 0.5, "held_out_errors": 0.1}
+    table = pd.DataFrame([one | {"strategy": name} for name in strategies or ("edge-popup",)])
+    if not strategies:
+        table["training_bound"] = np.nan
+    settings = {"dataset": "digits", "model": "mlp", "seeds": 1, "delta": 0.05}
+    said = " ".join(generalization.conclusion(SimpleNamespace(settings=settings, table=table)))
+    assert ("5.0 [5.0, 5.0] times" in said) == bool(strategies)
+    assert ("no run has a certificate" in said) == (not strategies)
 
 
 @pytest.mark.long

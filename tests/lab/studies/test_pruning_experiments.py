@@ -1,6 +1,9 @@
 """The experiments of [A]: what they measure, on few examples and few steps."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxarch.lab.harness import report_on, run_in
@@ -19,6 +22,14 @@ def convergence(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def convergence_of_one():
+    """Results of one seed at two soft temperatures."""
+    rows = {"soft": [1000.0, 10.0], "early": [0.9, 0.6], "last": [0.8, 0.5], "density": [0.9, 0.1]}
+    settings = {"dataset": "digits", "classes": [0, 1], "hard": 1000.0, "steps": 300}
+    return SimpleNamespace(settings=settings, table=pd.DataFrame(rows))
+
+
 @pytest.mark.long
 def test_figure_1_has_every_soft_temperature_with_every_seed(convergence):
     table = read_table(convergence)
@@ -32,6 +43,28 @@ def test_a_softer_gradient_gets_further_and_prunes_more(convergence):
     table = read_table(convergence).set_index("soft")
     assert (table.loc[10.0, "last"] < table.loc[1000.0, "last"].min() - 0.1).all()
     assert (table.loc[10.0, "density"] < table.loc[1000.0, "density"].min()).all()
+
+
+@pytest.mark.long
+def test_the_conclusion_has_the_least_objective_and_that_of_a_single_temperature(convergence):
+    table = read_table(convergence)
+    made = report_on(convergence, fig1.EXPERIMENT)
+    first, second = made.conclusion.split("At t_s = 1000 = t_l, a single temperature, ")
+    assert "lowest at t_s = 10, " in first
+    for said, soft in ((first, 10.0), (second, 1000.0)):
+        medians = table[table["soft"] == soft][["last", "density"]].median()
+        assert all(f" {median:.3f} [" in said for median in medians)
+    assert [line.split(":")[0] for line in made.body[1:]] == ["- t_s", "- step 100, step 300", "- density"]
+
+
+@pytest.mark.parametrize("failed", [(0,), (0, 1)])
+def test_the_conclusion_leaves_failed_runs_out(convergence_of_one, failed):
+    table = convergence_of_one.table.copy()
+    table.loc[list(failed), ["early", "last"]] = np.nan
+    said = " ".join(fig1.conclusion(SimpleNamespace(settings=convergence_of_one.settings, table=table)))
+    assert "nan" not in said
+    assert ("lowest at t_s = 10, 0.500" in said) == (failed == (0,))
+    assert ("all 2 runs met NaN" in said) == (failed == (0, 1))
 
 
 def test_only_the_mask_and_the_weights_descend_and_the_mask_s_own_weights_are_held_at_1():

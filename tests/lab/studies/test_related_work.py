@@ -19,7 +19,7 @@ from jaxarch.lab.related_work import collapse, tickets
 from jaxarch.lab.related_work.collapse import CollapseSettings
 from jaxarch.lab.related_work.tickets import FRESH, TICKETS, TicketSettings
 from jaxarch.lab.reproduction import read_findings
-from jaxarch.lab.results import read_table
+from jaxarch.lab.results import read_manifest, read_table
 from jaxarch.lab.tournament.task import prepare
 
 SMALL = CollapseSettings(seeds=2, widths=(6, 12), batches=2, rounds=30, each_tenfold=2)
@@ -116,6 +116,19 @@ def test_a_line_of_the_figure_of_layers_ends_where_one_is_empty(collapsed, monke
     assert "SynFlow, one round" in texts
     assert charted(collapsed, collapse.EXPERIMENT)
     assert len(read_findings(collapsed)) == len(collapse.METHODS)
+
+
+@pytest.mark.long
+def test_the_conclusion_has_the_largest_compression_and_the_medians_of_the_others(collapsed):
+    made = report_on(collapsed, collapse.EXPERIMENT)
+    groups = read_table(collapsed).groupby("strategy")
+    medians = {name: np.median(collapse.critical(rows)) for name, rows in groups}
+    for name, median in medians.items():
+        assert f"{name} {median:,.0f}" in made.conclusion
+    farthest = max(medians, key=medians.get)
+    assert f"without an empty layer is {farthest} " in made.conclusion
+    explained = [line.split(": ")[0] for line in made.body if str(line).startswith("- ")]
+    assert explained == [f"- {name}" for name in (*collapse.METHODS, "compression")]
 
 
 @pytest.mark.parametrize(
@@ -235,6 +248,44 @@ def test_tickets_are_told_compared_and_drawn(tmp_path):
     assert (tmp_path / "steps.png").exists()
     assert len(charted(tmp_path, tickets.EXPERIMENT)) == 2
     assert any("minus the whole network" in line.what for line in read_findings(tmp_path))
+    whole = table.query("strategy == 'tickets' and round == 0")["accuracy"].median()
+    said = report_on(tmp_path, tickets.EXPERIMENT).conclusion
+    assert f"the whole network has a test accuracy of {whole:.4f} [" in said
+
+
+@pytest.fixture
+def kept():
+    """The runs of the whole protocol that the documentation keeps."""
+    folder = ROOT / "docs" / "results" / "tickets"
+    table, settings = read_table(folder), read_manifest(folder)["settings"]
+
+    def of(table):
+        compared = tickets.statistics(TicketSettings(), table, {}).tables[tickets.COMPARISONS]
+        return SimpleNamespace(settings=settings, table=table, read=lambda name: compared)
+
+    return table, of
+
+
+def test_the_conclusion_is_of_the_sparsest_tickets_as_accurate_as_the_whole_network(kept):
+    table, of = kept
+    said = " ".join(tickets.conclusion(of(table)))
+    medians = table.groupby(["strategy", "round"])["accuracy"].median()
+    whole = medians[TICKETS, 0]
+    (number, density) = table.query("strategy == 'tickets' and round == 16")[["round", "density"]].iloc[0]
+    assert medians[TICKETS, number] >= whole
+    assert f"the whole network has a test accuracy of {whole:.4f} [" in said
+    assert f"have density {density:.3g}, {medians[TICKETS, number]:.4f} [" in said
+    assert "minus the whole network -0.0004 [" in said
+
+
+@pytest.mark.parametrize("worst", [0.1, np.nan])
+def test_the_conclusion_says_that_no_ticket_is_as_accurate_and_that_all_failed(kept, worst):
+    table, of = kept
+    pruned = (table["strategy"] == TICKETS) & (table["round"] > 0)
+    worse = table.assign(accuracy=table["accuracy"].mask(pruned, worst))
+    said = " ".join(tickets.conclusion(of(worse)))
+    assert ("no ticket has a median as high" in said) == (worst == 0.1)
+    assert ("all runs of tickets met NaN" in said) == np.isnan(worst)
 
 
 def test_what_is_recorded_of_the_whole_protocol_is_what_its_runs_say():

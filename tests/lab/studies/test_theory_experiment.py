@@ -1,6 +1,7 @@
 """What the theory of the two-temperature step gives, as an experiment: on small problems and few steps."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +81,29 @@ def test_it_leaves_figures_and_findings(small):
     figures = {path.stem for path in small.glob("*.svg")}
     assert figures == {"ratios", "bounds", "last-masks", "convergence-network", "convergence-linear"}
     assert len(read_findings(small)) == 4 + 2 * 8 * 3 + 6 * 2
+
+
+@pytest.mark.long
+def test_the_conclusion_has_the_best_ratio_and_the_exact_step_s_difference(small):
+    shown = ratio_report.lines(read_table(small)).query("problem == 'network' and line == 'tuned'")
+    medians = shown[shown["step"] == ORDINARY].groupby("ratio")["value"].median()
+    by_step = shown[shown["ratio"] == medians.idxmin()].pivot(index="seed", columns="step", values="value")
+    difference = (by_step[EXACT] - by_step[ORDINARY]).median()
+    made = report_on(small, EXPERIMENT)
+    assert f"lowest at soft/hard = {medians.idxmin():g}, {medians.min():.1f} [" in made.conclusion
+    assert f"minus {ORDINARY} is {difference:+.1f} [" in made.conclusion
+    assert f"- {EXACT}" in {str(line).split(":")[0] for line in made.body}
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_the_conclusion_of_one_seed_and_one_ratio_has_no_nan(failed):
+    common = {"problem": "network", "rate_rule": "scaled", "multiple": 1.0, "ratio": 1.0, "seed": 0}
+    table = pd.DataFrame([common | {"step": step, "loss": 3.0} for step in (ORDINARY, EXACT)])
+    table.loc[table["step"] == (EXACT if failed else ""), "loss"] = np.nan
+    results = SimpleNamespace(settings={"problems": ["network"]}, table=table)
+    said = " ".join(ratio_report.conclusion(results))
+    assert "3.0 [3.0, 3.0]" in said
+    assert "nan" not in said
 
 
 @pytest.mark.long

@@ -3,6 +3,8 @@
 import dataclasses
 import re
 import shutil
+from collections import Counter
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -22,8 +24,9 @@ from jaxarch.lab.tournament.controls import controlled
 from jaxarch.lab.tournament.entrants import AT_START, BATCHES, ENTRANTS, At
 from jaxarch.lab.tournament.experiment import _against_random, _compared, _computed
 from jaxarch.lab.tournament.matches import PASSES, Played, play, play_own, table_of
+from jaxarch.lab.tournament.names import ORIGINS, explain
 from jaxarch.lab.tournament.own import Own, read_own
-from jaxarch.lab.tournament.report import DENSE, ranking_of
+from jaxarch.lab.tournament.report import DENSE, conclusion, ranking_of
 from jaxarch.lab.tournament.settings import TournamentSettings
 from jaxarch.lab.tournament.task import prepare, task_of
 from jaxarch.lab.tournament.tuning import trials, tuned
@@ -361,11 +364,71 @@ def test_a_search_that_finds_all_densities_is_timed_once(task):
 @pytest.mark.long
 def test_the_report_has_the_dense_network_and_chance_and_draws_accuracy_against_all_that_it_took(folder):
     made = report_on(folder, TOURNAMENT)
-    names = [row[0] for row in made[0].rows]
+    names = [row[0] for row in made.body[0].rows]
     assert names[-2:] == ["dense", "chance"]
     drawn = {path.stem for path in folder.glob("*.png")}
     assert drawn >= {"ranks", "density", "cost", "gradient_evaluations"}
     assert len(charted(folder, TOURNAMENT)) == 3
+
+
+@pytest.mark.long
+def test_the_conclusion_has_the_best_mean_rank_and_its_accuracy_at_the_smallest_density(folder, table):
+    made = report_on(folder, TOURNAMENT)
+    first = pd.read_csv(folder / "ranks.csv").iloc[0]
+    best = first["strategy"]
+    assert f"{best} has the best mean rank of 5 methods, {first['rank']:.1f} [" in made.conclusion
+    here = table[(table["density"] == 0.1) & (table["strategy"] == best)]
+    assert (
+        f"At density 0.1 the test accuracy of {best} is {here['accuracy'].median():.3f} [" in made.conclusion
+    )
+    explained = [line.split(":")[0] for line in made.body if str(line).startswith("- ")]
+    assert set(explained[:7]) == {f"- {name}" for name in (*METHODS, "even layers", "dense", "chance")}
+    assert "- even layers: a method of your own, from mine.py" in made.body
+
+
+def told_of(methods, failed=(), step=0.1):
+    """The conclusion on two seeds at one density, the later methods better, of which some failed."""
+    rows = [
+        (name, 0.1, seed, np.nan if name in failed else place * step + seed / 100)
+        for place, name in enumerate((DENSE, *methods))
+        for seed in range(2)
+    ]
+    table = pd.DataFrame(rows, columns=["strategy", "density", "seed", "accuracy"])
+    settings = {"dataset": "digits", "model": "mlp", "budget": "equal"}
+    compared = _compared(table)
+    return " ".join(conclusion(SimpleNamespace(settings=settings, table=table, read=lambda name: compared)))
+
+
+@pytest.mark.parametrize(
+    ("methods", "failed", "words"),
+    [
+        (("random ERK", "SNIP"), (), "SNIP minus random ERK is +0.100 [+0.100, +0.100]"),
+        (("SNIP", "random"), (), "random has the best mean rank of 2 methods"),
+        (("SNIP", "mine"), (), "mine has the best mean rank"),
+        (("random ERK", "SNIP"), ("random ERK",), "SNIP has the best mean rank"),
+        (("random ERK", "SNIP"), ("random ERK", "SNIP"), "all 4 runs met NaN or infinity"),
+    ],
+)
+def test_the_conclusion_is_of_the_methods_at_hand_and_has_no_nan(methods, failed, words):
+    said = told_of(methods, failed)
+    assert words in said
+    assert "nan" not in said
+
+
+def test_methods_of_the_same_mean_rank_share_it():
+    said = told_of(("random ERK", "SNIP"), step=0.0)
+    assert "random ERK and SNIP share the best mean rank of 2 methods, 1.5 [1.5, 1.5]" in said
+    assert "0 of the others" in said
+
+
+def test_every_method_is_explained_and_those_of_one_function_tell_how_they_differ():
+    assert ORIGINS.keys() == ENTRANTS.keys()
+    lines = dict(line.removeprefix("- ").split(": ", 1) for line in explain(ENTRANTS))
+    assert lines.keys() == ENTRANTS.keys()
+    assert lines["SNIP"] == f"{jaxarch.search.snip.method.source}: {jaxarch.search.snip.method.summary}"
+    assert lines["late tickets"] == "like magnitude, but in rounds that rewind to early weights"
+    functions = Counter(origin.function for origin in ORIGINS.values())
+    assert all(origin.how for origin in ORIGINS.values() if functions[origin.function] > 1)
 
 
 @pytest.mark.parametrize(

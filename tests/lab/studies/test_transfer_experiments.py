@@ -173,9 +173,53 @@ def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
 
 @pytest.mark.long
 def test_the_report_has_tables_and_both_figures(folder):
-    assert len(report_on(folder, transfer.EXPERIMENT)) >= 5
+    assert len(report_on(folder, transfer.EXPERIMENT).body) >= 5
     assert charted(folder, transfer.EXPERIMENT)
     assert {"accuracy.svg", "layers.svg"} <= {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.long
+def test_the_conclusion_has_ap_the_whole_network_and_differences_to_rivals(folder):
+    table, made = read_table(folder), report_on(folder, transfer.EXPERIMENT)
+    medians = table.groupby([*trial.CELL, "strategy"])["accuracy"].median().unstack("strategy")
+    assert f"AP has a test accuracy of {medians['AP'].median():.3f} [" in made.conclusion
+    whole = table.query("strategy == 'parent'")["accuracy"].median()
+    assert f"the whole network has {whole:.3f} [" in made.conclusion
+    pairs = read_table(folder, reporting.COMPARISONS).query("first == 'AP'").groupby("second")["median"]
+    for rival in ("IMP", "random"):
+        assert f"minus {rival} {pairs.median()[rival]:+.3f} [" in made.conclusion
+    assert "p < 0.05 in 0 of 8 (with n = 2 no p can be)" in made.conclusion
+    explained = [line.split(":")[0] for line in made.body if str(line).startswith("- ")]
+    assert explained[:4] == ["- AP", "- IMP", "- random", "- METHOD->reshuffled"]
+
+
+def transfer_of(methods):
+    """Results of one seed in two cells; the later a method is named, the better it is."""
+    cells = [{"weights": "he", "size": 10, "sparsity": sparsity} for sparsity in (0.5, 0.9)]
+    accuracies = dict(zip(methods, np.linspace(0.1, 0.8, len(methods)), strict=True))
+    rows = [
+        {"task": "a -> b", "strategy": name, "seed": 0, "accuracy": accuracy} | cell
+        for name, accuracy in accuracies.items()
+        for cell in cells
+    ]
+    table = pd.DataFrame([{**rows[0], "strategy": trial.PARENT, "sparsity": 0.0}, *rows])
+    compared = trial.compared(table[table["strategy"] != trial.PARENT], trial.CELL)
+    return SimpleNamespace(settings={"seeds": 1}, table=table, read=lambda name: compared)
+
+
+@pytest.mark.parametrize(
+    ("methods", "words"),
+    [
+        (("random", "AP"), "minus random +0.700 [+0.700, +0.700]"),
+        (("SNIP", "ERK"), "SNIP over the same cells: minus ERK -0.700"),
+        (("random", "IMP"), "random over the same cells: minus IMP -0.700"),
+        (("AP",), "AP has a test accuracy of 0.100"),
+    ],
+)
+def test_the_conclusion_is_of_the_methods_at_hand_in_any_order(methods, words):
+    said = " ".join(transfer.conclusion(transfer_of(methods)))
+    assert words in said
+    assert "nan" not in said
 
 
 @pytest.mark.long
@@ -370,8 +414,17 @@ def reshuffled(tmp_path_factory):
 def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
     methods = read_table(reshuffled)["strategy"].unique().tolist()
     assert methods == [trial.PARENT, "AP", "AP->reshuffled"]
-    assert len(report_on(reshuffled, reshuffle.EXPERIMENT)) >= 2
+    assert len(report_on(reshuffled, reshuffle.EXPERIMENT).body) >= 2
     assert any("AP minus itself reshuffled" in line.what for line in read_findings(reshuffled))
+
+
+@pytest.mark.long
+def test_the_conclusion_of_reshuffling_has_the_differences_over_cells_and_in_the_sparsest(reshuffled):
+    pairs = read_table(reshuffled, reporting.COMPARISONS)
+    said = report_on(reshuffled, reshuffle.EXPERIMENT).conclusion
+    sparsest = pairs.query("sparsity == 0.9")["median"].item()
+    assert f"AP {pairs['median'].median():+.3f} [" in said
+    assert f"At the largest sparsity, 0.9, it is: AP {sparsest:+.3f} [" in said
 
 
 @pytest.mark.parametrize(
