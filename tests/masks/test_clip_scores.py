@@ -99,7 +99,7 @@ def test_the_transformation_needs_the_scores():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"density": 0.5}, "and a density ranks them"), ({"units": "2:4"}, "and N:M ranks")],
+    [({"density": 0.5}, "so a density cannot rank them"), ({"units": "2:4"}, "so N:M cannot rank them")],
 )
 def test_a_clip_goes_with_nothing_that_compares_scores(settings, message):
     with pytest.raises(jaxarch.ArgumentError, match=f"clip: .* {message}"):

@@ -168,6 +168,6 @@ def test_steps_that_are_none_are_refused(make, step):
 @pytest.mark.parametrize("make", [search.dense, lambda **step: search.magnitude_pruning(0.5, **step)])
 def test_the_last_step_is_too_late(make):
     with pytest.raises(
-        jaxarch.ArgumentError, match=f"rewind_to: expected fewer than the {STEPS} of .*, got {STEPS}"
+        jaxarch.ArgumentError, match=f"rewind_to: expected fewer than the {STEPS} steps of .*, got {STEPS}"
     ):
         jaxarch.over_seeds(make(rewind_to=STEPS), keys(), learning())

@@ -151,11 +151,11 @@ def report(results: Results) -> list[RenderableType]:
     sides = _sides(table)
     _draw(results, sides)
     better = measuring.better_orientation(table)[table["task"].iloc[0]]
-    rendered: list[RenderableType] = [
+    first, second = (
         _table(table[table["flipped"] == flipped], manifest, side, flipped == better)
         for flipped, side in sides.items()
-    ]
-    rendered += measuring.explain(dict.fromkeys(table["strategy"]))
+    )
+    rendered: list[RenderableType] = [first, *measuring.explain(dict.fromkeys(table["strategy"])), second]
     reference = "bin" if "bin" in set(table["strategy"]) else str(table["strategy"].iloc[0])
     rendered.append(
         _comparison_table(comparisons[comparisons["flipped"] == better], reference, sides[better])

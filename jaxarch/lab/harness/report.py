@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 from jaxarch.lab.harness.combined import COMBINED
 from jaxarch.lab.harness.experiment import Experiment
 from jaxarch.lab.harness.results import Results
 
-WARNING = "! "
-"""Prefix of a line of `Experiment.report` that is a warning."""
+WARNING, ITEM = "! ", "- "
+"""Prefixes of lines of `Experiment.report`: a warning, an item of a list."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,10 +36,23 @@ class FolderReport:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the conclusion, the body, then the warnings under a heading of their own."""
         yield Text(f"\n{self.conclusion}")
-        yield from self.body
+        in_list = False
+        for part in self.body:
+            is_item = isinstance(part, str) and part.startswith(ITEM)
+            if is_item and not in_list:
+                yield ""
+            in_list = is_item
+            yield _hanging(ITEM, part.removeprefix(ITEM)) if isinstance(part, str) and is_item else part
         if self.warnings:
             yield Text("\nwarnings", "bold")
-        yield from (Text(f"{WARNING}{warning}") for warning in self.warnings)
+        yield from (_hanging(WARNING, warning) for warning in self.warnings)
+
+
+def _hanging(mark: str, text: str) -> Table:
+    """Return a line whose further lines are indented under its text."""
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_row(Text(mark.strip()), Text(text))
+    return line
 
 
 def report_on(folder: Path | Results, experiment: Experiment) -> FolderReport:

@@ -15,6 +15,7 @@ from jaxarch.lab.charts import Chart
 from jaxarch.lab.harness import Experiment, FolderReport, Results, report_on
 from jaxarch.lab.harness.catalogue import EXPERIMENTS
 from jaxarch.lab.harness.combined import COMBINED
+from jaxarch.lab.harness.report import ITEM
 from jaxarch.lab.harness.setting_help import setting_help
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.html_report import citation, grids, ledger
@@ -23,8 +24,6 @@ from jaxarch.lab.html_report.pages import page
 
 NAME = "report.html"
 """File name of the page of a result folder."""
-ITEM = "- "
-"""Prefix of a line that is an item of a list."""
 SHOWN_APART = ("experiment", "command", "settings", "wall_seconds", "devices", "key", "data", "versions")
 """Facts of a manifest that the page shows in a place of their own."""
 
