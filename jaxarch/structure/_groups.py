@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -47,6 +48,8 @@ from jaxarch.structure._smaller import Kept, cut, run_smaller, sizes
 from jaxarch.structure._tracing import traced
 
 ONE_IS_KEPT = "a group keeps one unit"
+LINE = 100
+"""Characters of a line of the printed table, where names leave at least 30 for the axes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -603,14 +606,19 @@ class Groups:
             return f"no groups, since no axis can be cut: {self._why() or 'no leaves'}"
         rows = [("group", "units", "kind", "axes")]
         for group in self.groups.values():
-            axes = ", ".join(f"{path}[{axis}]" for path, axis in group.axes)
+            # A line breaks between two axes, and not within a path that has spaces.
+            axes = ", ".join(f"{path}[{axis}]".replace(" ", "\0") for path, axis in group.axes)
             rows.append((group.name, str(group.size), group.kind, axes))
         widths = [max(len(row[column]) for row in rows) for column in (0, 1, 2)]
-        lines = [
-            f"{name:<{widths[0]}}  {size:>{widths[1]}}  {kind:<{widths[2]}}  {axes}"
-            for name, size, kind, axes in rows
-        ]
-        return "\n".join(lines)
+        before = sum(widths) + 6
+        lines = []
+        for name, size, kind, axes in rows:
+            first, *others = textwrap.wrap(
+                axes, max(LINE - before, 30), break_long_words=False, break_on_hyphens=False
+            )
+            lines.append(f"{name:<{widths[0]}}  {size:>{widths[1]}}  {kind:<{widths[2]}}  {first}")
+            lines += [f"{'':{before}}{other}" for other in others]
+        return "\n".join(lines).replace("\0", " ")
 
 
 def _span(axis: Axis, names: Mapping[Axis, str]) -> Span:

@@ -1114,3 +1114,19 @@ def test_what_is_known_of_a_primitive_is_of_one_that_is_followed():
     followed = {*flow._RULES, *flow._CALLS}
     for rules in (known._RULES, known._CALLS, needed._RULES, smaller._RULES):
         assert set(rules) <= followed
+
+
+def test_the_printed_table_breaks_its_lines_between_axes_at_100_characters():
+    params = {f"layer {i}": jnp.ones((4, 4)) for i in range(20)}
+    params |= {"first": jnp.ones((3, 4)), "last": jnp.ones((4, 2))}
+
+    def network(p, x):
+        x = x @ p["first"]
+        for i in range(20):
+            x = x + jnp.tanh(x @ p[f"layer {i}"])
+        return x @ p["last"]
+
+    _, *lines = str(axis_groups(network, params, jnp.ones((1, 3)))).split("\n")
+    assert len(lines) > 4
+    assert max(map(len, lines)) <= 100
+    assert all(line.endswith("],") for line in lines[:-1])

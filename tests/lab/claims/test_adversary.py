@@ -49,7 +49,7 @@ def test_it_keeps_to_its_time(monkeypatch):
         ({"claim": "D.theorem-4.3"}, "refuted by its counterexamples"),
         ({"claim": "D.eq-48"}, "checked exactly"),
         ({"claim": "D.eq-49", "seconds": 0}, "seconds: expected a positive"),
-        ({"claim": "D.eq-49", "check": 1}, "check: D.eq-49 has 1 inequalities"),
+        ({"claim": "D.eq-49", "check": 1}, "check: expected 0 to 0, the inequalities of D.eq-49, got 1"),
     ],
 )
 def test_what_cannot_be_searched_is_said(arguments, message):

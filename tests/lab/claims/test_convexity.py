@@ -62,7 +62,7 @@ def test_a_linear_loss_has_no_gap_but_rounding():
 
 def test_the_error_names_two_points():
     with pytest.raises(
-        ArgumentError, match=r"^loss: .* convex .* v = \[.*\] and v = \[.*\] it is 0\.\d+ above"
+        ArgumentError, match=r"^loss: .* convex .* v = \[.*\] and v = \[.*\] it exceeds .* by 0\.\d+"
     ):
         check_convex(lambda v: -jnp.sum((v - 0.5) ** 2), 3)
 

@@ -354,7 +354,7 @@ def test_figure_5_has_findings_and_figures(fifth):
 
 
 def test_logistic_regression_has_no_graph():
-    with pytest.raises(ValueError, match="strategies: logistic regression is no network"):
+    with pytest.raises(ValueError, match="strategies: logistic regression has no graph"):
         fig5.Settings(strategies=("bin", "logistic regression")).check()
 
 
