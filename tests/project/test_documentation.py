@@ -104,6 +104,12 @@ def test_the_page_on_your_model_prints_what_it_says_and_compares_and_sweeps(tmp_
     assert names["swept_accuracy"].shape == (10,)
 
 
+def test_the_page_of_concepts_prints_what_it_says(capsys):
+    run_page("docs/concepts.md", {})
+    for line in capsys.readouterr().out.splitlines():
+        assert f"  # {line}\n" in (ROOT / "docs" / "concepts.md").read_text()
+
+
 @pytest.mark.long
 def test_the_page_on_transfer_prints_what_it_says_and_goes_through_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -122,6 +128,7 @@ def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monk
     run_page("docs/your_own_loop.md", names)
     assert int(jaxarch.masks.connections(names["mask"])) == 740
     assert int(jaxarch.masks.connections(names["gradual_mask"])) == 740
+    assert float(names["right"].mean()) > 0.8
     assert names["scores"].opt_state[-1].reached_at[...] > 0
     assert int(jaxarch.masks.connections(names["network"].mask)) == 740
     least = {
