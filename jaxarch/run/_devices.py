@@ -225,6 +225,7 @@ def _shardings(mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...
     def spec(path: KeyPath, leaf: Any, own: bool) -> PartitionSpec:
         if not own:
             return PartitionSpec()
+        # JAX refuses to split an axis unevenly.
         axis = None if leaf.shape[0] % mesh.shares else RUNS
         return PartitionSpec(axis, *mesh.partition.spec(path, leaf.shape[1:]))
 
