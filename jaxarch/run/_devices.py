@@ -144,6 +144,8 @@ def _sharded(
         in_specs=(specs,),
         out_specs=PartitionSpec(RUNS),
         axis_names={RUNS} if mesh.partition else set(mesh.mesh.axis_names),
+        # The check refuses loops, also in a user's loss, that begin with a constant and end with a run's
+        # value.
         check_vma=False,
     )(leaves)
 
