@@ -63,6 +63,7 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
     promoted = _promoted(arrays)
     least = jnp.iinfo(_key_dtype(promoted[0].dtype)).min
     ordered = [
+        # NaN's bits lie beyond those of one infinity or the other, by its sign, so it gets the least key.
         jnp.where(jnp.isnan(array), least, keys)
         for array, keys in zip(promoted, _ordered(promoted), strict=True)
     ]
@@ -83,6 +84,7 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
 
     def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
+        # The sum of low and high may overflow; their difference does not.
         middle = low + (high - low) // 2
         enough = _count(before(middle), dtype) >= k
         return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
@@ -119,6 +121,7 @@ def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
 
     ranks = jnp.clip(low, 0, size - 1).astype(dtype)
     at, after = jnp.vectorize(neighbours)(ranks)
+    # At a whole position the next number must not count: if it is infinite, its product with 0 is NaN.
     below, above = (_number(keys, promoted[0].dtype) for keys in (at, jnp.where(high > low, after, at)))
     value = above * share + below * (1 - share)
     broken = jnp.stack([jnp.any(jnp.isnan(array)) for array in promoted]).any()
@@ -153,10 +156,12 @@ def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
     wanted = k.astype(real) - 0.5
 
     def guess(at: _Bracket) -> _Bracket:
+        # The signed difference may overflow, but its bits, read as unsigned, are the distance.
         span = jax.lax.bitcast_convert_type(at.high - at.low, unsigned)
         # Kept below 1: in floating point, the span may round up beyond its unsigned dtype.
         share = jnp.minimum(at.more / (at.more + at.less), 1 - 2.0**-20)
         step = jnp.where(at.guesses < GUESSES, jnp.round(share * span.astype(real)), 0).astype(unsigned)
+        # The step is at least 1, so that every round shrinks the bracket; therefore halves are rounded up.
         step = jnp.where(at.guesses < GUESSES, jnp.clip(step, 1, span), span - span // 2)
         middle = at.low + jax.lax.bitcast_convert_type(step, at.low.dtype)
         count = _count([keys >= middle for keys in ordered], k.dtype)
@@ -242,9 +247,11 @@ def _ordered(arrays: Sequence[Array]) -> list[Array]:
     """Return integers in the order of the arrays' numbers; 0 and -0 are equal."""
     dtype = arrays[0].dtype
     integer = _key_dtype(dtype)
+    # Replace -0, whose bits would order it below 0.
     bits = [jax.lax.bitcast_convert_type(jnp.where(array == 0, 0, array), integer) for array in arrays]
     if jnp.issubdtype(dtype, jnp.floating):
         return [_flipped(keys) for keys in bits]
+    # Flipping the top bit gives unsigned numbers the order of signed ones.
     unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
     return [keys ^ jnp.iinfo(integer).min for keys in bits] if unsigned else bits
 

@@ -79,6 +79,7 @@ def _tangent(
     # The tangents of the temperatures are dropped: they receive no gradient, at any order.
     slope = _slope(scores, jax.lax.stop_gradient(soft), factor)
     tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
+    # Return the function itself, so that the derivative of this value is the soft one again.
     return _two_temperature(scores, hard, soft, factor), tangent
 
 
@@ -115,6 +116,7 @@ def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array
         )
 
     def clip(temperature: ArrayLike) -> Array:
+        # An infinite temperature times a score of 0 would be NaN.
         return jnp.clip(jnp.asarray(temperature, dtype), limits.tiny, limits.max)
 
     return scores, clip(hard), clip(soft)
@@ -190,6 +192,7 @@ def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
 
 def _limit(clip: ArrayLike, hard: ArrayLike) -> Array:
     eps = jnp.asarray(clip, jnp.promote_types(jnp.result_type(clip), jnp.float32))
+    # `1 - eps` would round to 1 for a small eps; `log1p` keeps its digits.
     return (jnp.log1p(-eps) - jnp.log(eps)) / hard
 
 

@@ -214,6 +214,7 @@ def _erk_shares(shapes: Sequence[tuple[int, ...]], density: Any) -> Any:
     """
     sizes = np.asarray([math.prod(shape) for shape in shapes], float)
     sums = np.asarray([sum(shape) for shape in shapes], float)
+    # The shape of a scalar has the sum 0, which must not divide.
     order = np.argsort(sizes / np.maximum(sums, 1), kind="stable")
     full = np.cumsum(sizes[order]) - sizes[order]
     others = np.cumsum(sums[order][::-1])[::-1]

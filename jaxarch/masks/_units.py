@@ -350,6 +350,7 @@ class NOfM(Units):
         """Subtract from the scores the midpoint between the N-th and the next of their M."""
 
         def less(rows: Array) -> Array:
+            # The midpoint is a threshold: like the 0 of other units, it has no gradient.
             ordered = -jnp.sort(-jax.lax.stop_gradient(rows), axis=-1)
             return rows - (ordered[..., self.n - 1 : self.n] + ordered[..., self.n : self.n + 1]) / 2
 
@@ -529,6 +530,7 @@ class GroupUnits(Units):
             for index, axis in enumerate(axes):
                 if _groups_of([(axis,)]):
                     along = whole(jnp.sum(leaf, _others(index, leaf.ndim)))
+                    # Each index of this axis has been summed over all others, which is this many connections.
                     share = np.full(axis.size, leaf.size // axis.size, np.float32)
                     for into, of_index in ((sums, along), (counts, share)):
                         for group, of_units in axis.collect(of_index):

@@ -202,6 +202,7 @@ def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: 
             stacklevel=3,
         )
         return
+    # The slopes must be concrete numbers also if the model is made inside jit.
     with jax.ensure_compile_time_eval():
         below, at_0, above = (float(jax.grad(activation)(x)) for x in (-1e-6, 0.0, 1e-6))
     if form == "gated" and at_0 == 0:

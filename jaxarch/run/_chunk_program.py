@@ -79,6 +79,7 @@ def windows(group: Group, start: int, last: np.ndarray | None, is_over: bool) ->
     stream, steps = group.share.problem.stream, group.training.on(group.share.problem).descent.steps
     if stream is None or is_over:
         return contextlib.nullcontext(itertools.repeat((None, None)))
+    # Before the first step, `last` is the digest of the stream and not of a batch.
     size, before = min(group.job.options.chunk, steps), last if start else None
 
     def placed(item: tuple[Window, np.ndarray]) -> tuple[Window, np.ndarray]:

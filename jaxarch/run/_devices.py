@@ -144,6 +144,8 @@ def _sharded(
         in_specs=(specs,),
         out_specs=PartitionSpec(RUNS),
         axis_names={RUNS} if mesh.partition else set(mesh.mesh.axis_names),
+        # The check refuses loops, also in a user's loss, that begin with a constant and end with a run's
+        # value.
         check_vma=False,
     )(leaves)
 
@@ -225,6 +227,7 @@ def _shardings(mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...
     def spec(path: KeyPath, leaf: Any, own: bool) -> PartitionSpec:
         if not own:
             return PartitionSpec()
+        # JAX refuses to split an axis unevenly.
         axis = None if leaf.shape[0] % mesh.shares else RUNS
         return PartitionSpec(axis, *mesh.partition.spec(path, leaf.shape[1:]))
 

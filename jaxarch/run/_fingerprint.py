@@ -45,6 +45,7 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
 
 def _of_atom(value: Any) -> str | None:
     """Return the digest of a value without parts; `None` for any other."""
+    # Enums come first, since members of an `IntEnum` are integers too.
     if isinstance(value, enum.Enum):
         return _digest("enum", _name(type(value)), value.name)
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.dtype)):
@@ -63,6 +64,7 @@ def _of_container(value: Any, inner: Callable[[Any], str]) -> str | None:
     if isinstance(value, (tuple, list)):
         return _digest("sequence", _name(type(value)), *map(inner, value))
     if isinstance(value, (set, frozenset)):
+        # The order of a set of texts differs from process to process.
         return _digest("set", *sorted(map(inner, value)))
     if isinstance(value, (dict, types.MappingProxyType)):
         return _digest("dict", *(inner(part) for item in value.items() for part in item))
@@ -97,6 +99,7 @@ def _of_array(value: Any, inner: Callable[[Any], str]) -> str:
         return _digest("key", str(value.dtype), inner(raw_numbers(value)))
     array = np.asarray(value)
     is_object = array.dtype.kind == "O"
+    # The bytes of an array of objects are addresses, which differ from process to process.
     content = inner(array.tolist()) if is_object else hashlib.sha256(array.tobytes()).hexdigest()
     return _digest("array", str(array.dtype), str(array.shape), content)
 

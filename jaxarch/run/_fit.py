@@ -67,12 +67,14 @@ def fit(
     training, team = make_one(make, inputs.settings), Team.of(options.devices)
     name = name or training.name
     if problem.stream is not None:
+        # Programs are traced and measured with a window's shapes, before any batch is read.
         size = min(options.chunk, training.on(problem).descent.steps)
         problem = dataclasses.replace(problem, _window=problem.stream.outline(size))
     split = split_mesh(options.mesh, options.partition, problem)
     if split is not None:
         problem = split.on(problem)
     inputs = inputs._replace(problem=problem)
+    # Read the layout before choosing devices: on another layout a resumed fit would end with other bits.
     begun = Layout.saved(options.checkpoint, name, team)
     if begun is None:
         mesh, shares = places_of(make, inputs, options, team, split)
@@ -81,12 +83,15 @@ def fit(
     data = place(mesh, (None,), (problem.data,))[0]
     inputs = inputs._replace(problem=dataclasses.replace(problem, data=data))
     streamed = () if problem.stream is None else (problem.stream.digest.tobytes(),)
+    # Hash the data once; in the digests of all groups this hash stands for the data.
     same = None if options.checkpoint is None else tree_digest(problem.data, streamed)
     job = Job(make, mesh, options, Stopwatch(), name, same, team, shares)
     if begun is None:
         beside = team.neighbours(f"{name}: hosts")
         fits, needed = width_of(make, mesh, inputs, options, job.watch, shares.devices, beside)
+        # All processes train equally many runs per device, so the least free memory decides.
         per_device = team.least(f"{name}: width", fits)
+        # `needed` was counted for this process's own width, which another process may have reduced.
         _tell_plan(job, inputs, per_device, needed if per_device == fits else None, beside)
     else:
         per_device = begun.width // shares.devices
@@ -148,10 +153,12 @@ def _trained(job: Job, per_device: int, inputs: Inputs) -> tuple[Network, list[s
         members = np.arange(index * width, min((index + 1) * width, runs))
         padded = np.resize(members, width) if len(members) < width else members
         share = inputs.of(padded[job.shares.mine(per_device)]).on(job.mesh)
+        # Only the first process's checkpoints need the inputs of all runs, so they are made on demand.
         whole = partial(inputs.of, padded)
         found.append(_train(Group(job, per_device, share, whole, members, index, count)))
 
     notes = [note for group in found for note in group.notes]
+    # A group does not know whether others can move, so with several groups the error waits until here.
     if all(group.is_dead for group in found) and job.options.dead_start != "ignore":
         raise ArgumentError(notes[0])
     validation = {
@@ -167,11 +174,13 @@ def _train(group: Group) -> _Found:
     validation = None
     if group.share.problem.validation is not None or options.early_stopping is not None:
         validation = Validation(loop)
+    # A checkpoint is read in the structure of the loop's state, to which `Validation` has added its fields.
     save = None if options.checkpoint is None else Save(loop, options.checkpoint)
     if save is not None:
         save.restore()
     dead, failures = DeadStarts(loop), Failures(loop)
     # The state is saved last, so that the checkpoint contains the changes of all other callbacks.
+    # User callbacks come after the schedule, so that their settings win.
     callbacks: list[Callback | None] = [
         validation,
         dead,

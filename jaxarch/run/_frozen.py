@@ -77,7 +77,8 @@ def frozen(optimizer: optax.GradientTransformation, params: PyTree) -> list[str]
     paths = list(named_leaves(params))
     others = [False] * len(paths)
     held = _zeros(begin, others)
-    while True:  # A state is 0 at every step if it begins so, and a step at which it is 0 leaves it so.
+    # A state leaf stays 0 if it begins as 0 and a step keeps it 0, given the other such leaves.
+    while True:
         zeros = _zeros(program, [*others, *held, *others, False])
         after = zeros[len(paths) :]
         still = [*map(all, zip(held, after, strict=True))] if len(after) == len(held) else [False] * len(held)

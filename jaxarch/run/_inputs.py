@@ -47,5 +47,5 @@ class Inputs(NamedTuple):
 
     def on(self, mesh: RunsMesh | None) -> Inputs:
         """Return the inputs on the devices of a mesh, split along the axis of runs."""
-        # A partition sees the path of each leaf, which begins with a number in a plain tuple.
+        # Partitions compare the endings of paths. A plain tuple keeps names of these fields out of the paths.
         return Inputs(*place(mesh, self.axes, tuple(self)))

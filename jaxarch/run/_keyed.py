@@ -125,6 +125,7 @@ def key_of(value: Any, *, traced_alike: bool = False) -> Any:
 
 def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
     if value is None or isinstance(value, (bool, int, str, bytes, type, np.dtype, enum.Enum)):
+        # True, 1 and 1.0 are equal and have one hash, so the type is part of the key.
         return type(value), value
     if isinstance(value, (float, complex)):
         # Compare by text: NaN equals NaN, and -0.0 differs from 0.0.
@@ -148,11 +149,14 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
 
 def _of_array(value: Any) -> Any:
     """Return the key of an array; `None` for any other value."""
+    # A subclass, such as a masked array, may hold more than its bytes.
     if (type(value) is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind != "O":
         return "array", value.dtype, value.shape, value.tobytes()
     if isinstance(value, jax.Array):
+        # Typed random keys cannot be converted to NumPy arrays, so they compare by identity.
         is_small = value.size <= _SMALL and value.is_fully_addressable
         if is_small and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            # A weakly typed number promotes differently, so it makes another program.
             return "array", value.dtype, value.shape, value.weak_type, np.asarray(value).tobytes()
         return _Is(value)
     return None
@@ -177,6 +181,7 @@ def _of_function(value: Any, inner: Callable[[Any], Any]) -> Any:
         return functools.partial, inner(value.func), inner(value.args), inner(value.keywords)
     if isinstance(value, types.MethodType):
         return types.MethodType, inner(value.__func__), inner(value.__self__)
+    # `functools.wraps` copies `__module__`, so only the globals tell whose function this is.
     if isinstance(value, types.FunctionType) and _is_of_a_library(value.__globals__.get("__name__")):
         captured = tuple(map(inner, captured_by(value)))
         defaults = inner(value.__defaults__), inner(value.__kwdefaults__)

@@ -62,6 +62,7 @@ class Layout:
 
     def save(self, checkpoint: Checkpoint, name: str) -> None:
         """Save the layout beside the checkpoints of a fit."""
+        # A checkpoint is loaded into arrays of known shapes, so the text is padded to a fixed length.
         kind = np.frombuffer(self.kind.encode()[:KIND_BYTES].ljust(KIND_BYTES, b"\0"), np.uint8)
         tree = {"width": np.asarray(self.width), "devices": np.asarray(self.devices), "kind": kind}
         checkpoint.save(_slot(name), tree, last=True)
@@ -110,6 +111,8 @@ def _kind(mesh: RunsMesh) -> str:
     kind = mesh.first.device_kind
     if len(mesh.mesh.shape) == 1:
         return kind
+    # Only `KIND_BYTES` are kept, so a checksum stands for the partition; Python's `hash` differs between
+    # processes.
     return f"{mesh.axes} ({zlib.crc32(repr(mesh.partition).encode()):08x}): {kind}"
 
 

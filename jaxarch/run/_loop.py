@@ -101,6 +101,7 @@ class Loop:
                 end, look = self._end(start)
                 for callback in callbacks:
                     callback(end)
+                # The next chunk donates the carry that a look is made from.
                 look.close()
         return self._result()
 
@@ -159,9 +160,11 @@ class Loop:
     def _train_chunk(self, start: int, window: Window | None, last_batch: np.ndarray | None) -> None:
         state, running = self.state, self.running_here()
         stop = min(start + self._job.options.chunk, self.steps)
+        # Compile only now: a stream's first window and a resumed carry exist from here on.
         if self._advance is None:
             self._advance = compiled(self.group, self._settings, state.carry, window)
         carry, values = self._advance(state.upcoming, state.carry, start, stop, window)
+        # The program steps stopped runs too: their later losses and failures do not count.
         state.losses[running, start:stop] = np.asarray(values)[running, : stop - start]
         state.failed_at[running] = np.asarray(carry.failed_at)[running]
         self.state = state._replace(
@@ -181,6 +184,7 @@ class Loop:
         # Early stopping has judged the chunk by now.
         told["running"] = self.running_here()
         batch = b"" if state.last_batch is None else state.last_batch.tobytes()
+        # Titles must agree, so a stream that gives the processes different batches is found here.
         self.told = self.group.gather(f"step {step} {batch[:8].hex()}", told)
         self.running, self.failed_at = self.told["running"], np.asarray(self.told["failed_at"])
         if self._job.team.size > 1:
@@ -189,8 +193,10 @@ class Loop:
     def _end(self, start: int) -> tuple[ChunkEnd, Look]:
         """Make the record of a chunk's end that callbacks see, of all members of the group."""
         group, step, look = self.group, int(self.state.step), Look(self.network_now)
+        # Callbacks may keep what they see, and the loop writes into its own arrays: pass copies.
         told = jax.tree.map(lambda leaf: _on_host(leaf[: len(group.members)]), self.told)
         history = self.history[: len(group.members), :step]
+        # With one process this is a view of the losses that checkpoints save: callbacks may only read it.
         history.flags.writeable = False
         end = ChunkEnd(
             name=self._job.name,
@@ -219,6 +225,7 @@ class Loop:
     def _concluded(self, carry: Carry) -> Network:
         """Return the networks found if the training ends with a carry."""
         mesh, state = self._job.mesh, self.state
+        # The carry also marks failures after a run has stopped; the host's marks leave them out.
         losses, failed_at = place(mesh, (0, 0), (state.losses, state.failed_at))
         carry = carry._replace(failed_at=failed_at)
         conclude = self._watch.compile(programs.conclude, self._job.make, mesh, self._settings, carry)
@@ -227,7 +234,7 @@ class Loop:
 
     def _result(self) -> Network:
         carry, best = self.state.carry, self.state.best
-        # Early stopping already keeps the weights to evaluate.
+        # `best.state` already has the weights to evaluate; without an optimizer state they stay as they are.
         network = self._concluded(carry if best is None else carry._replace(state=best.state, opt_state=()))
         if best is not None:
             network = network.replace(info=network.info | {"kept_at": best.state.step})

@@ -63,7 +63,7 @@ class Network:
 
     def __post_init__(self) -> None:
         """Sort the records by type name; refuse objects that are not records."""
-        # JAX builds trees of other things in this structure, with a leaf in the place of a field.
+        # JAX also rebuilds this class with one leaf of any kind in place of a whole field.
         if type(self.records) in (tuple, list):
             object.__setattr__(self, "records", in_order(self.records))
         elif self.records is not None and not all_leaves([self.records]):

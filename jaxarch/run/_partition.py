@@ -90,6 +90,7 @@ class Partition:
         """Return the spec of an array of one run."""
         parts = path_name(path).split("/")
         # Parameters that are one bare array have an empty path, with which every path ends.
+        # The longest ending comes first, so that `head/kernel` wins over a parameter called `kernel`.
         for start in range(len(parts) + 1):
             found = self._by_path.get(("/".join(parts[start:]), tuple(shape)))
             if found is not None:
@@ -230,6 +231,7 @@ def _axes(spec: Iterable[Any]) -> list[str]:
 
 def _over_several(spec: PartitionSpec, sizes: Mapping[str, int]) -> PartitionSpec:
     """Remove from a spec the axes of one device, over which nothing is split."""
+    # A spec over such axes alone must become `P()`, which marks whole arrays everywhere else.
     kept = [tuple(axis for axis in _axes((entry,)) if sizes[axis] > 1) or None for entry in spec]
     while kept and kept[-1] is None:
         kept.pop()

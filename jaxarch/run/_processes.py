@@ -39,6 +39,7 @@ LARGER_BYTES = (2**18, 2**22)
 """Sizes of further blocks: the first that is enough, or the last again and again."""
 ALL_BYTES = 2**26
 """Limit on the bytes of one block, summed over all processes."""
+# A block begins with a failure flag, the message's length, and the title, cut after 254 bytes.
 _HEAD = struct.Struct("<?Q255p")
 
 
@@ -154,12 +155,14 @@ class Team:
             message = b"".join(np.asarray(raw_numbers(leaf)).tobytes() for leaf in jax.tree.leaves(tree))
         message = self.exchange(title, message)[0]
         leaves, treedef = jax.tree.flatten(like)
+        # No bytes stand for `None`.
         if not message:
             return None
         kept, offset = [], 0
         for leaf in leaves:
             numbers = np.asarray(raw_numbers(leaf))
             part = np.frombuffer(message, numbers.dtype, numbers.size, offset).reshape(numbers.shape)
+            # Arrays over the bytes of a message are read-only.
             kept.append(keyed_as(leaf, part.copy()))
             offset += part.nbytes
         return jax.tree.unflatten(treedef, kept)
@@ -223,6 +226,7 @@ class Team:
             first.setdefault(device.process_index, device)
         mesh = Mesh(np.asarray([first[index] for index in range(self.size)]), (PROCESSES,))
         try:
+            # One device per process holds its block; resharding them to every device is the exchange.
             split = NamedSharding(mesh, PartitionSpec(PROCESSES))
             blocks = jax.make_array_from_process_local_data(split, block, (self.size, size))
             return np.asarray(_everywhere(mesh, blocks).addressable_data(0))

@@ -39,6 +39,7 @@ def width_of(
     """
     runs = inputs.runs
     limit = options.memory if options.memory is not None else free_on_a_device(mesh, processes)
+    # Refuse before compiling if the carry of one run alone is too large.
     if limit is not None:
         _check_fits(_held(_described_carry(make, mesh, inputs, 1)), limit, mesh)
     if mesh is None:
@@ -59,6 +60,7 @@ def width_of(
         if per_share == 1:
             _check_fits(needed.fresh + waiting, limit, mesh)
             break
+        # Each trial compiles a program, so the width is halved and not lowered one by one.
         per_share = max(per_share // 2, 1)
     return per_share, needed
 

@@ -152,6 +152,7 @@ def chunk_end(
         settings: PyTree, problem: Problem, carry: Carry, best: Best | None
     ) -> tuple[dict[str, Array], Best | None]:
         training = make(settings)
+        # Early stopping keeps this state, so its best weights are those that were judged.
         carry = carry._replace(state=single.to_evaluate(carry))
         metrics: dict[str, Array] = {}
         if problem.validation is not None:
@@ -190,6 +191,7 @@ def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, bes
     sign = 1 if stopping.mode == "min" else -1
     value = sign * metrics[stopping.metric]
     # NaN compares as false: it is never an improvement.
+    # Without `until`, only a metric of -inf counts as reached: nothing can improve on it.
     reached = value <= (-jnp.inf if stopping.until is None else sign * stopping.until)
     better = ~best.stopped & ((value < best.value - stopping.least) | reached)
     waited = jnp.where(better, 0, best.waited + 1)

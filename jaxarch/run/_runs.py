@@ -145,6 +145,7 @@ def _results(
         raise ArgumentError(
             "keys: expected concrete arguments, got traced ones; call this outside of jit and vmap"
         )
+    # An error in the options must reach the other processes, so the team is made before they are checked.
     team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
     with team.together():
         fit_options = _checked_options(strategies, inputs, options, team)
@@ -153,6 +154,7 @@ def _results(
         keys, begun = inputs.keys, None
         if inputs.network is not None:
             keys, begun = jax.vmap(continued)(keys), _with_marks_on_the_host(inputs.network)
+        # Results are kept by the stages that led to them, so strategies with equal first stages share these.
         done: dict[tuple[Any, ...], tuple[Network | None, tuple[StageReport, ...]]] = {(): (begun, ())}
         made = {name: _makes(strategies[name], stages, inputs.settings) for name, stages in planned.items()}
         for name, makes in made.items():
@@ -282,6 +284,7 @@ def _planned(
     first = problem if problem.runs is None else problem.of_run(0)
     for stages in planned.values():
         check_network(stages[0], network)
+        # Clone the keys: JAX's check for reused keys would count this trial as a use.
         check_stages(stages, jax.random.clone(keys)[0], first, None if network is None else network.of_run(0))
     mesh = split_mesh(options.mesh, options.partition, problem)
     for stage in [stage for stages in planned.values() for stage in stages]:
@@ -433,6 +436,8 @@ def _function_program(
 
 def _said(strategies: Any, inputs: Inputs, options: FitOptions) -> dict[str, Any]:
     """Return, by name, what must be equal in all processes that train together; arrays as digests."""
+    # Whether there is a checkpoint, and how many callbacks there are, decides which messages follow; the
+    # objects themselves may differ.
     told = dataclasses.replace(options, progress=None, checkpoint=None, memory=None, callbacks=())
     digests = {name: tree_digest(tree).tobytes().hex() for name, tree in inputs._asdict().items()}
     problem, stream = inputs.problem, inputs.problem.stream

@@ -61,6 +61,7 @@ def runs_mesh(devices: Sequence[jax.Device] | None, runs: int) -> RunsMesh:
     if not devices:
         raise ArgumentError("devices: expected at least one device, got none")
     devices = devices[:runs]
+    # JAX 0.10 makes explicit axes by default, for which a user's loss would have to spell out shardings.
     mesh = jax.make_mesh((len(devices),), (RUNS,), axis_types=(AxisType.Auto,), devices=devices)
     return RunsMesh(mesh)
 
@@ -79,6 +80,7 @@ def split_mesh(mesh: Mesh | None, rules: Rules | None, problem: Problem) -> Runs
             f"mesh: expected a mesh with an axis {RUNS!r}, such as jax.make_mesh((2, 4), ('runs', 'data')), "
             f"got {shown(mesh)}"
         )
+    # The mesh may consist of CPUs on a machine whose default devices are GPUs.
     here = set(jax.local_devices(backend=mesh.devices.flat[0].platform))
     if not here.issuperset(mesh.devices.flat):
         raise ArgumentError(

@@ -144,7 +144,8 @@ def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) 
     carry, on = begin(stage, key, problem, network), stage.on(problem)
     check_frozen(stage.name, stage.descent, problem.descent.optimizer, carry.state.trainable)
     if network is not None:
-        # A first stage's steps are traced anyway before anything is trained, those of later ones only here.
+        # Trace a step of each later stage: an optimizer that does not fit must fail before anything is
+        # trained. The first stage needs no such check, since its own steps are traced before it trains.
         gradient, value = inexact(carry.state.trainable), jnp.zeros(())
         extra = {"value": value, "grad": gradient, "value_fn": lambda moves: value}
         descended(stage, RunKeys.of(key).optimizer, on, carry.state, carry.opt_state, gradient, extra, 0)

@@ -211,6 +211,7 @@ def step(
         extra,
         index,
     )
+    # All runs share the index, so this stays a branch under `vmap`, and later steps skip the comparison.
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
     return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value

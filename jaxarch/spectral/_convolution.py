@@ -113,6 +113,7 @@ def convolutional_feedforward(
     a = s = x
     *between, last = factors
     for phi, values, stride, kept in zip(between, eigenvalues[:-1], strides, masks, strict=True):
+        # Skips act at the center of a window alone, so the center reads s and its surroundings read a.
         skipped = s[:, ::stride, ::stride] @ centre(phi)
         z = -_by_channel(values, x) * (_convolve(a, without_centre(phi), stride) + skipped)
         a = activation(z)

@@ -443,6 +443,7 @@ def recursive(
     columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
     a = [columns] + [jnp.zeros((phi.shape[0], columns.shape[1]), x.dtype) for phi in eigenvectors]
     a = apply_adjacency(eigenvectors, eigenvalues, a, form)
+    # The recursive rule applies f to every layer's block, also to those of inputs and outputs.
     f = [activation, *_activations(activation, neurons, len(eigenvectors) - 1, axis=0), activation]
     for _ in range(len(eigenvectors) - 1):
         a = [of_layer(block) for of_layer, block in zip(f, a, strict=True)]
@@ -507,6 +508,7 @@ def _substitution(
             return f[i - 1](z) @ output.T + s @ (-output @ phi).T
         u = s @ phi.T
         z = u * jnp.broadcast_to(-outer, u.shape) if _is_zero(inner) else s @ adjacent(phi, inner, outer).T
+        # This is forward substitution: s holds `Phi_B^-1 a`, block by block.
         s = f[i - 1](z) - u
     return s @ output.T
 
@@ -580,7 +582,8 @@ def check_activation(activation: Activation) -> None:
             try:
                 others = np.asarray(changed).copy()
             except jax.errors.TracerArrayConversionError:
-                # Inside a trace, JAX before 0.8 traces compiled functions here all the same.
+                # Inside a trace, JAX before 0.8 traces jitted activations even here: there is nothing to
+                # compare.
                 return
             others[place] = False
             if others.any():

@@ -61,6 +61,7 @@ def neuron_order(params: PyTree, state: PyTree | None = None) -> PyTree:
 
 def joint_order(numbers: PyTree, left: PyTree) -> PyTree:
     """Return the rank of every number among all, from 0: first those that are not left, then the smallest."""
+    # The argsort of an argsort gives the ranks.
     ordered = map_selected(lambda leaf, kept: jnp.where(kept, leaf, -jnp.inf), numbers, left)
     return split_like(
         jnp.argsort(jnp.argsort(jnp.concatenate(jax.tree.leaves(ordered)), stable=True)), numbers
@@ -113,6 +114,7 @@ def path_norms(params: PyTree, state: PyTree | None = None, *, skips: bool = Tru
     out = {depth + 1: jnp.ones_like(blocks[depth + 1, depth][:, 0])}
     for k in range(depth, 1, -1):
         out[k] = _total(out[i] @ squares[i, k] for i in range(k + 1, depth + 2) if (i, k) in squares)
+    # Take the roots first: a product of squares overflows and underflows earlier.
     return {f"L{k}": jnp.sqrt(into[k - 1]) * jnp.sqrt(out[k]) for k in range(2, depth + 1)}
 
 

@@ -287,6 +287,7 @@ def connections(
         block = adjacent(eigenvectors[i - 2], inner[i - 2], eigenvalues[i - 1])
         blocks[i, i - 1] = block
         for j in range(i - 2, 0, -1):
+            # By (C.6) each bundle is its right neighbor times -phi_j, so it costs one product.
             block = -(block @ eigenvectors[j - 1])
             blocks[i, j] = block
     return blocks
@@ -533,6 +534,7 @@ def _binomial(n: int, r: int) -> int:
 
 def _identity(eigenvectors: Sequence[Any]) -> Blocks:
     """Return the identity in blocks."""
+    # A row of phi_1 has the size of layer 1, and a column of phi_i that of layer i + 1.
     rows = [_eye(eigenvectors[0][0])] + [_eye(phi[:, 0]) for phi in eigenvectors]
     return {(i, i): identity for i, identity in enumerate(rows, 1)}
 

@@ -74,6 +74,7 @@ class Axis:
 
 def product(parts: Sequence[Axis]) -> Axis:
     """Return the axis into which a reshape merges some axes: row by row, the last one fastest."""
+    # Reshapes add and drop axes of size 1 freely, so these are no parts.
     parts = [part for part in parts if part.size != 1]
     if len(parts) < 2:
         return parts[0] if parts else Axis(1)
@@ -82,6 +83,7 @@ def product(parts: Sequence[Axis]) -> Axis:
 
 def in_a_row(parts: Sequence[Axis]) -> Axis:
     """Return the axis into which a concatenation joins some axes."""
+    # A slice that begins at 0 has an empty part before it.
     parts = [part for part in parts if part.size]
     if len(parts) < 2:
         return parts[0] if parts else Axis(0)
@@ -109,6 +111,7 @@ def unify(first: Axis, second: Axis) -> None:
         for axis in (first, second):
             axis.freeze("it is reshaped in a way that mixes its units")
     elif first.root() is not second.root():
+        # Unifying the parts may have made the two one already: a root must not point to itself.
         first.root()._same_as = second.root()
 
 

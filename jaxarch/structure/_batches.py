@@ -101,6 +101,7 @@ def _dim(one: Any, other: Any, sizes: tuple[int, int]) -> int | None:
     grown = [index for index, pair in enumerate(zip(*shapes, strict=True)) if pair[0] != pair[1]]
     _demand(len(grown) <= 1)
     for index in grown:
+        # After a reshape an axis may hold a multiple of the examples.
         _demand(shapes[0][index] * sizes[1] == shapes[1][index] * sizes[0])
     return grown[0] if grown else None
 
@@ -147,6 +148,7 @@ def _equal(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
     except Exception:
+        # Some parameters, such as arrays, have no truth value when compared: they count as different.
         return False
 
 

@@ -139,6 +139,7 @@ def _bind(step: Step, taken: Sequence[Any], **changed: Any) -> list[np.ndarray]:
 def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
     """Return a value; where it is constant, its signs are the signs of the constants."""
     open_ = np.asarray(open_, bool)
+    # Open entries have the number 0: they may meet zeros in products, and 0 times infinity is NaN.
     of = constant(np.where(open_, np.zeros((), np.asarray(number).dtype), number))
     shape = of.number.shape
     if of.number.dtype.kind == "c":
@@ -173,12 +174,14 @@ def _scan(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
 def _any_row(rows: Value) -> Value:
     """Return the facts that hold for every row of an array."""
     if not len(rows.number):
+        # A scan without rounds has no row from which facts could come.
         return Value(*(np.ones_like(part, shape=part.shape[1:]) for part in rows))
     open_ = rows.open.any(0) | (rows.number != rows.number[:1]).any(0)
     return _value(rows.number[0], open_, rows.positive.any(0), rows.negative.any(0))
 
 
 def _same(first: Value, second: Value) -> bool:
+    # Numbers need no comparison: `join` opens the entries where they differ.
     return all(np.array_equal(one, other) for one, other in zip(first[1:], second[1:], strict=True))
 
 
@@ -361,6 +364,7 @@ def _looked_up(step: Step, array: Value, *places: Value) -> list[Value]:
             offsets = step.eqn.params["dimension_numbers"].offset_dims
             open_ = np.expand_dims(places[0].open.any(-1), tuple(sorted(offsets)))
         found = _value(*(np.where(open_, one, other) for one, other in zip(of_any, found, strict=True)))
+    # Places out of bounds read this value.
     fill = step.eqn.params.get("fill_value")
     return [found if fill is None else join(found, constant(np.full_like(found.number, fill)))]
 

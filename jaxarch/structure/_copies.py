@@ -62,6 +62,7 @@ def read_twice(closed: ClosedJaxpr, constant: Sequence[bool]) -> list[Any]:
             isinstance(part, (Jaxpr, ClosedJaxpr)) for part in jax.tree.leaves([*eqn.params.values()])
         )
         for atom in taken:
+            # The called program is not looked into, so a read by a call counts twice.
             reads.update(dict.fromkeys(roots.get(atom, ()), 1 + calls))
     for atom in jaxpr.outvars:
         reads.update(() if isinstance(atom, Literal) else roots.get(atom, ()))

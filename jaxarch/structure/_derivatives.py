@@ -58,6 +58,7 @@ def run_custom_jvp(step: Step, kept: Any, taken: list[Any], run: Run) -> list[An
         made, along = outputs[:count], dict(zip(of_whole.floats, outputs[count:], strict=True))
         return made, [along.get(index, _no_tangent(array)) for index, array in enumerate(made)]
 
+    # Symbolic zeros tell which inputs are differentiated; the rule is traced for these alone.
     smaller.defjvp(rule, symbolic_zeros=True)
     return list(smaller(*taken))
 

@@ -136,6 +136,7 @@ def _counted(product: Product, pairs: Sequence[Pair], wanted: np.ndarray, everyw
 
 def _product(step: Step, one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Count the products that each entry of the output sums."""
+    # Counts of single entries are exact in float32; their sum over an array may pass 2^24.
     return multiplied(step.eqn, one, other).astype(np.float64)
 
 

@@ -117,6 +117,7 @@ def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], constant: Sequence[bool]
     for eqn in jaxpr.eqns:
         taken = [read(atom) for atom in eqn.invars]
         variables = {atom for atom in eqn.invars if not isinstance(atom, Literal)}
+        # Values made of whole constants alone are constants as well, and stay whole.
         if variables & varying:
             varying |= set(eqn.outvars)
         elif variables & whole:
@@ -146,6 +147,7 @@ def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
 
 def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
     """Evaluate an equation on some values, with some of its parameters changed."""
+    # These primitives bind Python functions, so their parameters alone cannot be bound.
     if eqn.primitive.name in OWN_DERIVATIVE:
         return list(jaxpr_as_fun(alone(eqn))(*values))
     made = eqn.primitive.bind(*values, **eqn.params | changed)
@@ -270,6 +272,7 @@ def _broadcast(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
 
 def _reshape(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
     """Merge or split axes, matched in the smallest groups of equal size."""
+    # `dimensions` permutes the axes before they are reshaped, for which there is no rule.
     if eqn.params["dimensions"] is not None:
         return _unknown(eqn, array)
     left = [axis for axis in array if axis.size != 1]

@@ -80,6 +80,7 @@ def find_folds(program: Program, biases: Container[int]) -> dict[int, Fold]:
         for index, var in enumerate(program.closed.jaxpr.invars)
     ]
     uses.update(_numbers(_walk(program, of_inputs, folds, uses)))
+    # A bias that is read anywhere else must not change.
     own = Counter(fold.bias.number for fold in folds)
     return {id(fold.product.step): fold for fold in folds if uses[fold.bias.number] == own[fold.bias.number]}
 
@@ -106,6 +107,7 @@ def _walk(program: Program, inputs: Sequence[_Found], folds: list[Fold], uses: C
 
     def read(atom: Any) -> _Found:
         found = None if isinstance(atom, Literal) else known.get(atom)
+        # Another reader of the product needs it as it is, without the folded constant.
         return None if isinstance(found, Product) and readers[atom] > 1 else found
 
     for step in program.steps:
@@ -272,5 +274,7 @@ def changed_biases(
         values[index] = np.where(entries & gone, values[index], 0)
         change = _taken_up(fold, values) if values[index].any() else None
         if change is not None:
+            # Folds that share a bias take up the same constants (`find_foldable`), so any of them gives the
+            # change.
             changes[fold.bias.number] = change
     return changes

@@ -39,8 +39,10 @@ def computed(eqn: JaxprEqn, taken: Sequence[Any], **changed: Any) -> Arrays:
         made = _bound(eqn, one, changed)
         if all(array.ndim == rank for array in made):
             return [np.broadcast_to(array, _aval(eqn).shape) for array in made]
+    # Factors must be finite, since 0 times infinity is NaN.
     if name in PRODUCTS and not changed and _is_nothing(arrays):
         return [np.zeros(_aval(eqn).shape, _aval(eqn).dtype)]
+    # Bytes are compared, since a maximum of -0 is not 0.
     if name in _REDUCTIONS and arrays[0].size and not arrays[0].tobytes().strip(b"\0"):
         return [np.zeros(_aval(eqn).shape, _aval(eqn).dtype)]
     return _bound(eqn, arrays, changed)
@@ -323,5 +325,6 @@ class _Windows:
 
 def _as_slice(places: np.ndarray) -> slice:
     """Return places at equal distances as a slice."""
+    # Indexing by a slice makes a view; indexing by places would copy.
     step = int(places[1] - places[0]) if len(places) > 1 else 1
     return slice(int(places[0]), int(places[-1]) + 1, step)

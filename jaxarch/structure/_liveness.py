@@ -311,6 +311,7 @@ def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums
     at = [place.number for place in places]
     along: tuple[int, ...] = ()
     if any(place.open.any() for place in places):
+        # Any slice may be read, so what one slice needs is needed everywhere along the axis.
         at = [np.zeros_like(place) for place in at]
         sizes = zip(step.eqn.params["slice_sizes"], array.open.shape, strict=True)
         along = tuple(index for index, (size, whole) in enumerate(sizes) if size != whole)
@@ -333,6 +334,7 @@ def _reduced(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) 
 def _pooled(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     params = {name: value for name, value in step.eqn.params.items() if name != "out_sharding"}
     shape = _inputs(step, record)[0].open.shape
+    # Use sums for maxima too: a maximum's derivative reaches only one entry of each window.
     return _back(lambda array: [lax.reduce_window(array, 0.0, lax.add, **params)], [shape], needed)
 
 
@@ -341,6 +343,8 @@ def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums)
     x, y = _inputs(step, record)
     of_x = multiplied_back(step.eqn, 0, y.nonzero, needed[0])
     of_y = multiplied_back(step.eqn, 1, x.nonzero, needed[0])
+    # Both factors share the summed axes, and each one's needs consider the other: the units of one are
+    # enough.
     index, taken_up = sums.folds.get(id(step), (0, np.zeros((), bool)))
     needs, value = ((of_x, x), (of_y, y))[index]
     why = "their values differ between positions, as with padding" if id(step) in sums.folds else _NO_BIAS

@@ -231,6 +231,7 @@ def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
     """Walk a scan's body; it counts once for each round, and each round has its own rows."""
     (body,), length = step.programs, step.eqn.params["length"]
     consts, carries = scan_counts(step.eqn)
+    # A carry changes from round to round, so its value is unknown.
     carried = [factor and Factor(factor.paths) for factor in taken[consts : consts + carries]]
     outside = [*(_repeated(factor, times, length) for factor in taken[:consts]), *carried]
     rows = [_rows(factor, times, length) for factor in taken[consts + carries :]]

@@ -185,6 +185,7 @@ def _window_sizes(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 def _convolution(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     numbers, groups = step.eqn.params["dimension_numbers"], step.eqn.params["feature_group_count"]
     channels = step.inputs[0][numbers.lhs_spec[1]].spread(kept)
+    # A feature group that lost all of its channels is gone.
     there = int(channels.reshape(groups, -1).any(1).sum())
     return bind(step.eqn, taken, feature_group_count=there)
 

@@ -72,6 +72,7 @@ def adjacency(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array
         column = row + outputs
         above = above.at[row:column, column : column + inputs].set(matrix)
         row = column
+    # [D] footnote 14 prints A_3 = [W_1^T, 0, 1], which is not symmetric; it must be [0, W_1^T, 1].
     graph = above + above.T
     return graph + jnp.eye(nodes, dtype=graph.dtype) if self_loops else graph
 
@@ -151,6 +152,7 @@ def spectrum(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array:
 def _normalized_laplacian(matrix: Array) -> Array:
     degrees = jnp.abs(matrix).sum(axis=1)
     connected = degrees > 0
+    # The inner `where` keeps the root and its derivative finite at isolated nodes.
     scale = jnp.where(connected, 1 / jnp.sqrt(jnp.where(connected, degrees, 1)), 0)
     return jnp.diag(connected.astype(matrix.dtype)) - scale[:, None] * matrix * scale[None, :]
 

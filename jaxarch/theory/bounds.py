@@ -310,9 +310,11 @@ def _random_mask(key: Array, selection: PyTree) -> PyTree:
     key, settings_key = jax.random.split(key)
     level, binary = jax.random.uniform(settings_key, (2,))
     leaves, treedef = jax.tree.flatten(selection)
+    # Densities are log-uniform between one connection per unit and all.
     density = max(max(leaf.shape, default=1) for leaf in leaves) ** -level
     drawn = []
     for leaf, leaf_key in zip(leaves, jax.random.split(key, len(leaves)), strict=True):
+        # It is below 1 with probability `density`, and uniform in [0, 1) if it is.
         share = jax.random.uniform(leaf_key, leaf.shape) / density
         drawn.append(jnp.where(share < 1, jnp.where(binary < 0.5, 1, share), 0).astype(leaf.dtype))
     return jax.tree.unflatten(treedef, drawn)
@@ -331,5 +333,6 @@ def _norm_above(lower: PyTree, upper: PyTree) -> Array:
     largest = pooled.max()
     scaled = pooled / jnp.where(largest > 0, largest, 1)
     norm = largest * jnp.sqrt(jnp.sum(jnp.square(scaled)))
+    # A sum of n squares is off by at most gamma_n, about n eps / 2; the root halves that.
     rounding = 1 + (pooled.size / 2 + 8) * jnp.finfo(norm.dtype).eps
     return jnp.where(jnp.isfinite(largest), norm * rounding, jnp.inf)

@@ -178,7 +178,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval]) -
 
 def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
     name = eqn.primitive.name
-    # It is recognized before calls are entered, so that it is enclosed as a whole.
+    # `logaddexp` is a call itself: recognize it before calls are entered, to enclose it as a whole.
     if _is_logaddexp(eqn):
         name = "logaddexp"
     elif name in _CALLS:
@@ -208,6 +208,7 @@ def _is_logaddexp(eqn: JaxprEqn) -> bool:
     if eqn.primitive.name != "custom_jvp_call" or len(eqn.invars) != 2:
         return False
     structs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]  # type: ignore[attr-defined]
+    # An equation does not tell which function it calls, so its program is compared with JAX's.
     genuine = jax.make_jaxpr(jnp.logaddexp)(*structs).jaxpr.eqns
     return any(str(inner(other)) == str(inner(eqn)) for other in genuine if other.primitive == eqn.primitive)
 
@@ -226,6 +227,7 @@ _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 def _decided(name: str, inputs: list[Interval]) -> Interval | None:
     """Return an output that is decided at trace time by identical or constant inputs; otherwise `None`."""
     constants = [value.constant for value in inputs]
+    # All values count as finite, so the guard of `logsumexp` against infinite maxima is decided.
     if name == "is_finite" and not inputs[0].exact:
         return _same(inputs[0], True)
     if name == "select_n" and isinstance(constants[0], bool):
@@ -237,6 +239,8 @@ def _decided(name: str, inputs: list[Interval]) -> Interval | None:
     first, second = inputs
     if name in ("eq", "ge", "le", "ne", "gt", "lt"):
         return _compared(name, first, second)
+    # `jax.nn.logsumexp` takes max(-inf, x); passing x through keeps its identity, by which forms are
+    # recognized.
     neutral = {"add": 0, "add_any": 0, "max": -np.inf, "min": np.inf}.get(name)
     for value, other in ((first, second), (second, first)):
         if neutral is not None and other.constant == neutral and _is_shape_of_both(value, other):
@@ -320,6 +324,7 @@ def _increasing(
 
 def _on_positive(eqn: JaxprEqn, x: Interval) -> Interval:
     """Enclose `log`, `log2` and `sqrt`, which increase where they are defined."""
+    # Below 0 these functions are NaN, so their arguments are clipped there.
     bottom = jnp.asarray(0, x.lower.dtype)
     value = _increasing()(eqn, Interval(jnp.maximum(x.lower, bottom), jnp.maximum(x.upper, bottom)))
     if eqn.primitive.name == "sqrt":
@@ -369,6 +374,7 @@ def _integer_pow(eqn: JaxprEqn, x: Interval) -> Interval:
     if power == 0:
         return _point(jnp.ones_like(x.lower))
     base = _absolute(x) if power % 2 == 0 else x
+    # Powers are repeated products, off by fewer than `power` roundings.
     lower, upper = (lax.integer_pow(bound, abs(power)) for bound in (base.lower, base.upper))
     value = _outwards(lower, upper, ulps=abs(power))
     if power % 2 == 0:
@@ -456,6 +462,7 @@ def _compare(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
     """Compare in three-valued logic: an undetermined result is the interval from false to true."""
     name = eqn.primitive.name
     if name in ("eq", "ne"):
+        # Two values are surely equal only if each is a single point.
         certain = (x.lower == x.upper) & (y.lower == y.upper) & (x.lower == y.lower)
         possible = (x.lower <= y.upper) & (y.lower <= x.upper)
         return Interval(certain, possible) if name == "eq" else Interval(~possible, ~certain)
@@ -584,6 +591,7 @@ def _softmax(total: Total) -> Interval | None:
     itself = np.eye(lower.shape[-1], dtype=bool).reshape((1,) * (lower.ndim - 1) + 2 * lower.shape[-1:])
 
     def share(mine: Array, others: Array) -> Array:
+        # All pairs of logits take quadratic memory, but a quotient of two sums would be loose.
         odds = jnp.exp(jnp.expand_dims(others, -2) - jnp.expand_dims(mine, -1))
         return 1 / (1 + jnp.where(itself, 0, odds).sum(-1))
 
@@ -731,11 +739,13 @@ def _bilinear(terms: Callable[[JaxprEqn, Array, Array], int]) -> Callable[..., I
     """
 
     def rule(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+        # GPUs and TPUs may multiply in lower precision by default, which the margins do not cover.
         params = {**eqn.params, "precision": (lax.Precision.HIGHEST, lax.Precision.HIGHEST)}
 
         def times(a: Array, b: Array) -> Array:
             return eqn.primitive.bind(a, b, **params)
 
+        # Each bound below adds up to four products, of `terms` terms each.
         off = _sum_error(4 * terms(eqn, x.lower, y.lower), times(_size(x), _size(y)))
         if x.exact or y.exact:
             return _outwards(*_one_sided(times, x, y), off)

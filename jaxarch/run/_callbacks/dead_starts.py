@@ -56,6 +56,7 @@ class DeadStarts:
             f"{', '.join(leaves)}, in {len(runs)} of {len(group.members)} runs "
             f"(first: {options.label(runs[0])}); {group.training.remedy}"
         )
+        # With several groups another one may move: `fit` raises at the end if none does.
         nothing_moves = self.is_dead and group.count == 1
         if options.dead_start == "raise" or (nothing_moves and options.dead_start == "warn"):
             raise ArgumentError(message)

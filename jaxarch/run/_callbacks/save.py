@@ -129,6 +129,7 @@ def belonging(group: Group) -> np.ndarray:
         problem.gather,
     )
     descent = training.on(group.share.problem).descent
+    # Schedules and early stopping act at the ends of chunks, so the size of a chunk counts too.
     at_ends = (options.early_stopping, options.schedule)
     return tree_digest(
         (keys, settings, dataclasses.replace(problem, data=group.job.data), network),

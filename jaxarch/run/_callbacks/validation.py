@@ -38,6 +38,7 @@ class Validation:
         state, running = self._loop.state, self._loop.running_here()
         watch = self._loop.group.job.watch
         metrics, best = watch.run(self._program, *self._inputs(), state.carry, state.best)
+        # The last chunk may be shorter than the others.
         row = (int(state.step) - 1) // self._chunk
         for name, values in metrics.items():
             # A stopped run keeps NaN on the host. No program returns NaN, because `jax_debug_nans` would
