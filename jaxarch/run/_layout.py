@@ -63,7 +63,7 @@ class Layout:
     def save(self, checkpoint: Checkpoint, name: str) -> None:
         """Save the layout beside the checkpoints of a fit."""
         # A checkpoint is loaded into arrays of known shapes, so the text is padded to a fixed length.
-        kind = np.frombuffer(self.kind.encode()[:KIND_BYTES].ljust(KIND_BYTES, b"\0"), np.uint8)
+        kind = np.frombuffer(_kept(self.kind).encode().ljust(KIND_BYTES, b"\0"), np.uint8)
         tree = {"width": np.asarray(self.width), "devices": np.asarray(self.devices), "kind": kind}
         checkpoint.save(_slot(name), tree, last=True)
 
@@ -89,7 +89,7 @@ class Layout:
         there, total = local_devices(options.devices), sum(team.devices)
         loop, needed = ("scan", self.devices) if self.devices else ("step", 1)
         shares = Shares.of(team.devices, needed, team.index)
-        kinds = sorted({device.device_kind for device in there[: shares.local]})
+        kinds = sorted({_kept(device.device_kind) for device in there[: shares.local]})
         if total < needed or kinds != [self.kind] or options.loop not in ("auto", loop):
             raise ArgumentError(
                 f"checkpoint: {name!r} was started with loop {loop!r} on {_devices(needed, [self.kind])}; "
@@ -117,8 +117,12 @@ def _kind(mesh: RunsMesh) -> str:
 
 
 def _kept(kind: str) -> str:
-    """Return the part of a kind that a checkpoint keeps."""
-    return kind.encode()[:KIND_BYTES].decode(errors="replace")
+    """Return a kind as a checkpoint keeps it, in at most `KIND_BYTES`: a checksum ends one that is longer."""
+    whole = kind.encode()
+    if len(whole) <= KIND_BYTES:
+        return kind
+    checksum = f"~{zlib.crc32(whole):08x}"
+    return whole[: KIND_BYTES - len(checksum)].decode(errors="ignore") + checksum
 
 
 def _devices(count: int, kinds: list[str]) -> str:

@@ -51,6 +51,14 @@ def test_a_fit_does_not_go_on_with_fewer_devices_or_another_loop(begun, before, 
         learned(checkpoint=jaxarch.Checkpoints(folder), **after)
 
 
+def test_kinds_of_devices_that_differ_in_their_ends_alone_are_kept_apart():
+    kinds = [f"{'an axis of a mesh, ' * 5}{end}" for end in ("rows", "columns", "ö" * 40)]
+    kept = [layout._kept(kind) for kind in kinds]
+    assert len(set(kept)) == 3
+    assert max(len(kind.encode()) for kind in kept) <= layout.KIND_BYTES
+    assert layout._kept("NVIDIA H200") == "NVIDIA H200"
+
+
 def test_a_fit_does_not_go_on_on_devices_of_another_kind(begun, monkeypatch):
     folder = begun()
     saved = layout.Layout.saved
