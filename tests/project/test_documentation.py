@@ -45,7 +45,7 @@ def test_the_readme_s_code_runs_as_printed_in_a_fresh_process(tmp_path):
     assert printed == pytest.approx(shown, abs=0.02)
     assert "4,810" in done.stdout
     assert "holds as corrected" in done.stdout
-    assert "by held-out rows" in done.stdout
+    assert "from held-out rows" in done.stdout
 
 
 def medians_in(text):

@@ -95,7 +95,7 @@ def certificate_table(table: pd.DataFrame, title: str) -> list[RenderableType]:
         for name, runs in groups
     ]
     tried = f"of {table['flips_tried'].max()} flips better"
-    columns = ("strategy", "gap", tried, *(f"new errors at most, by {words}" for words in BOUNDS.values()))
+    columns = ("strategy", "gap", tried, *(f"bound on new errors, {words}" for words in BOUNDS.values()))
     title = f"certificates: {title}, median [quartiles]"
     return [tables.table(title, columns, rows), *_missing(groups), *_assumed(table)]
 
@@ -113,12 +113,12 @@ def _missing(groups: list[tuple[str, pd.DataFrame]]) -> Iterator[str]:
             for why_not in filter(None, runs[f"{which}_why_not"].dropna().unique()):
                 reason = why_not.removeprefix("none: ").partition(";")[0]
                 reasons.setdefault(reason, []).append(name)
-        yield from (f"no bound by {words} of {', '.join(names)}: {why}" for why, names in reasons.items())
+        yield from (f"no bound from {words} for {', '.join(names)}: {why}" for why, names in reasons.items())
 
 
 def _assumed(table: pd.DataFrame) -> Iterator[str]:
     """Yield lines on the probability and the assumptions of the bounds."""
     assumed = dict.fromkeys(filter(None, SEPARATOR.join(table["assumed"].dropna()).split(SEPARATOR)))
     if assumed:
-        yield f"each bound but with probability {table['delta'].max():g}, and assumed:"
+        yield f"each bound is wrong with probability at most {table['delta'].max():g}, if it is true:"
         yield from (f"- {part}" for part in assumed)

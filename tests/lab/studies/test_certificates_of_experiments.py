@@ -71,8 +71,8 @@ def test_inputs_that_were_made_of_all_examples_are_said_to_break_the_bounds():
 @pytest.mark.long
 def test_trained_weights_have_no_bound_by_training_rows_and_it_is_said_why():
     text = told(certificate_table(table(), "here"))
-    assert "no bound by training rows of bin->real cold: its weights are not all 1" in text
-    assert "no bound by held-out rows" not in text
+    assert "no bound from training rows for bin->real cold: its weights are not all 1" in text
+    assert "no bound from held-out rows" not in text
     assert "- that at most 128 networks, a number fixed beforehand" in text  # the thresholds
 
 
