@@ -107,8 +107,8 @@ for density in (0.02, 0.05, 0.1, 0.3):
 print(certificates[0.05][0])
 
 # %% [markdown]
-# In this certificate `new errors` is the bound by the training rows, and `description` the length that it
-# pays for. `by held-out rows` is the other bound. Each bound is wrong with probability at most .05, if
+# In this certificate `error on new data` is the bound by the training rows, and `description` the length that
+# it pays for. `from held-out rows` is the other bound. Each bound is wrong with probability at most .05, if
 # everything under `assumed` is true. `gap` is a distance from stationarity, and `single flips` tries the most
 # promising single connections, and counts those whose change lowers the loss.
 #

@@ -335,7 +335,7 @@ def test_the_page_on_saving_keeps_masks_weights_and_trainings_and_tells_loss_and
     assert f"<jax.Array bool(64, 32) true:{count:_} false:{2048 - count:_}>" in printed
 
 
-ONE_FILE, ONE_LINE, TRAINING, NEEDS, RECORDS, ANYWHERE = code_blocks("docs/your_own_method.md")
+MINE, ONE_FILE, ONE_LINE, TRAINING, NEEDS, RECORDS, ANYWHERE = code_blocks("docs/your_own_method.md")
 
 
 @pytest.fixture(scope="module")
@@ -375,6 +375,12 @@ def test_a_method_added_by_one_file_and_one_line_has_every_contract_test_run_on_
     theirs = output("pytest", "-n", "0", "--collect-only", "tests/search/test_contract.py", "-k", "snip")
     assert re.search(r"(\d+) passed", contract)[1] == re.search(r"(\d+)/\d+ tests collected", theirs)[1]
     assert "saliency" in output("jaxarch", "list")
+
+
+def test_the_page_s_file_of_one_s_own_prints_what_it_says(capsys):
+    exec(compile(MINE, "docs/your_own_method.md", "exec"), {})
+    losses = re.findall(r"^\w.*: loss (\S+)$", capsys.readouterr().out, flags=re.M)
+    assert [float(loss) for loss in losses] == pytest.approx([0.12, 0.17, 0.12], abs=0.02)
 
 
 def test_the_page_s_methods_run_beside_the_others(your_own):
