@@ -217,7 +217,7 @@ def conclusion(results: Results) -> Iterable[str]:
         for depth, runs in table.groupby("depth", sort=False)
     )
     yield (
-        f"Test R^2 is {tables.inline(table['r2'], '.5f')} ({wording.counted([table['r2']])}); students of a "
+        f"Test R^2 is {tables.inline(table['r2'], '.5f')} ({tables.counted([table['r2']])}); students of a "
         f"layer fewer, with {settings['wide']} neurons in each, have {shallow}."
     )
     yield (
