@@ -400,7 +400,7 @@ def conclusion(results: Results) -> Iterable[str]:
     how = tables.counted(runs["training_bound"] for _, _, runs in said)
     yield f"{where}: the lowest certified errors are {listed} ({how})."
     above = (whole["held_out_errors"] > whole["training_bound"]).sum()
-    # Without a measured error there is no ratio; such runs count below.
+    # A run whose measured error is 0 has no finite ratio, which `inline` leaves out.
     factor = whole["training_bound"] / whole["held_out_errors"]
     yield (
         f"Over all searches a certified error is {tables.inline(factor, '.1f')} times the measured one. The "
