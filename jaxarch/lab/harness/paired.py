@@ -56,6 +56,9 @@ def decidable(runs: float) -> bool:
 
 
 def significant(pairs: pd.DataFrame, column: str) -> str:
-    """Count the comparisons whose p, in a column, is below `LEVEL`, in words; say so if none can be."""
-    words, runs = f"{(pairs[column] < LEVEL).sum()} of {len(pairs)}", pairs["runs"].max()
-    return words if decidable(runs) else f"{words} (with n = {runs:.0f} no p can be)"
+    """Count the differences of each sign whose p, in a column, is below `LEVEL`; say so if none can be."""
+    runs = pairs["runs"].max()
+    if not decidable(runs):
+        return f"none of {len(pairs)} can be with n = {runs:.0f}"
+    small = pairs[pairs[column] < LEVEL]
+    return f"{(small['median'] > 0).sum()} above and {(small['median'] < 0).sum()} below 0, of {len(pairs)}"

@@ -70,7 +70,7 @@ def conclusion(results: Results) -> Iterable[str]:
         at = {name: of[of["sparsity"] == sparsest]["median"] for name, of in searches.items()}
         said = ", ".join(f"{name} {tables.inline(of, '+.3f')}" for name, of in at.items())
         yield f"At the largest sparsity, {sparsest:g}, it is: {said}."
-    said = ", ".join(f"{name} in {paired.significant(of, 'p')}" for name, of in searches.items())
+    said = "; ".join(f"{name} {paired.significant(of, 'p')}" for name, of in searches.items())
     yield f"Cells with p < {paired.LEVEL:g} (Wilcoxon, not adjusted): {said}."
 
 

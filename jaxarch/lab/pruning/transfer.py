@@ -60,11 +60,11 @@ def conclusion(results: Results) -> Iterable[str]:
     methods = [str(name) for name in found["strategy"].unique()]
     medians = found.groupby([*CELL, "strategy"], sort=False)["accuracy"].median().unstack("strategy")[methods]
     ours, cells = "AP" if "AP" in methods else methods[0], f"{len(medians)} cells"
-    whole = table.loc[table["strategy"] == PARENT, "accuracy"]
+    whole = table[table["strategy"] == PARENT].groupby(["weights", "size"])["accuracy"].median()
     yield (
         f"{table['task'].iloc[0]}: {ours} has a test accuracy of {tables.inline(medians[ours], '.3f')} "
-        f"(median [quartiles] over {cells}, sparsity x examples x start, of {results.settings['seeds']} "
-        f"seeds each), and the whole network has {tables.inline(whole, '.3f')}."
+        f"(median [quartiles] of {cells}, sparsity x examples x start, each the median of "
+        f"{results.settings['seeds']} seeds), and the whole network has {tables.inline(whole, '.3f')}."
     )
     if len(methods) == 1:
         return
@@ -74,8 +74,8 @@ def conclusion(results: Results) -> Iterable[str]:
     rivals = [name for name in RIVALS if name in methods and name != ours] or methods[1:2]
     pairs = {name: paired.against(comparisons, ours, name) for name in rivals}
     said = "; ".join(
-        f"minus {name} {tables.inline(of['median'], '+.3f')}, adjusted p < {paired.LEVEL:g} in "
-        f"{paired.significant(of, 'p_adjusted')}"
+        f"minus {name} {tables.inline(of['median'], '+.3f')} (cells with adjusted p < {paired.LEVEL:g}: "
+        f"{paired.significant(of, 'p_adjusted')})"
         for name, of in pairs.items()
     )
     yield f"Paired by seed, {ours} over the same cells: {said}."

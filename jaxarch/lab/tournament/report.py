@@ -66,8 +66,8 @@ def conclusion(results: Results) -> Iterable[str]:
         alike = int((found.table["rank"] - first["rank"] < found.critical_difference).sum()) - len(tied)
         yield (
             f"{where}: {have} the best mean rank of {len(found.table)} methods, {first['rank']:.1f} "
-            f"[{first['low']:.1f}, {first['high']:.1f}] (mean [95%] over {found.runs} seeds, each over "
-            f"{ranked['density'].nunique()} densities); {alike} of the others cannot be told from it "
+            f"[{first['low']:.1f}, {first['high']:.1f}] (mean [95% interval] over {found.runs} seeds, each "
+            f"over {ranked['density'].nunique()} densities); {alike} of the others cannot be told from it "
             "(Nemenyi, 5%)."
         )
     yield from _at_smallest(results, ranked, best)

@@ -37,7 +37,9 @@ def test_a_difference_in_words_has_its_n_and_a_p_if_there_is_one(first, words):
     assert paired.in_words(pair, ".2f") == words
 
 
-@pytest.mark.parametrize(("runs", "words"), [(5, "0 of 1 (with n = 5 no p can be)"), (6, "1 of 1")])
+@pytest.mark.parametrize(
+    ("runs", "words"), [(5, "none of 1 can be with n = 5"), (6, "1 above and 0 below 0, of 1")]
+)
 def test_it_is_said_if_there_are_too_few_runs_for_any_p(runs, words):
     pair = paired.difference(pd.Series(np.full(runs, 2.0)), pd.Series(np.ones(runs)))
     assert paired.decidable(runs) == (runs > 5)
