@@ -164,12 +164,11 @@ def _results(
                 before, reports = done[makes[:index]]
                 run, of_stage = _runner(stage), inputs._replace(keys=_stage_keys(keys, index), network=before)
                 stage_name = _stage_name(name, stage, index)
-                doing = None if isinstance(stage, Training) else getattr(fit_options.progress, "doing", None)
-                if doing is not None:
+                doing = getattr(fit_options.progress, "doing", lambda words: None)
+                if not isinstance(stage, Training):
                     doing(stage_name)
                 after, report = run(makes[index], of_stage, fit_options, stage_name)
-                if doing is not None:
-                    doing("")
+                doing("")
                 after = joined(before, after) if isinstance(stage, Training) else after
                 done[makes[: index + 1]] = after, (*reports, report)
         return {name: _as_found(*done[makes], fit_options) for name, makes in made.items()}

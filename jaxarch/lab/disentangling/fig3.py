@@ -191,17 +191,18 @@ class _Search:
 
 
 def conclusion(results: Results) -> Iterable[str]:
-    """Compare the best soft temperature with M_soft = M_hard, at the sharpest mask."""
+    """Compare the best soft temperature with M_soft = M_hard, at the sharpest mask of the first variant."""
     table = results.table[~results.table["flipped"]]
     table = table[table["variant"] == table["variant"].iloc[0]]
     sharpest = table[table["hard"] == table["hard"].max()]
     losses = {soft: runs["loss"] for soft, runs in sharpest.groupby("soft", sort=False)}
     best = min(losses, key=lambda soft: np.nan_to_num(losses[soft].median(), nan=np.inf))
     hard = sharpest["hard"].iloc[0]
-    said = f"{results.manifest['data']['name']}, M_hard = {hard:g}, {table['variant'].iloc[0]}"
+    side = trial.versus(table["task"].iloc[0], False)
+    said = f"{results.manifest['data']['name']} {side}, {table['variant'].iloc[0]}, M_hard = {hard:g}"
     yield (
         f"{said}: the training loss F is lowest at M_soft = {best:g}, {tables.inline(losses[best], '.1f')} "
-        f"(median [quartiles] of {results.settings['seeds']} runs; lower is better)."
+        f"({tables.counted([losses[best]])}; lower is better)."
     )
     if hard in losses and best != hard:
         yield f"With one temperature, M_soft = M_hard, F is {tables.inline(losses[hard], '.1f')}."

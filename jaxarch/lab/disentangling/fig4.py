@@ -17,7 +17,7 @@ from jaxarch.lab.checks import check_count, check_distinct
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.settings import StrategySettings
-from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, paired, tables
 from jaxarch.lab.harness.tables import Table
 
 COMPARISONS = "comparisons.csv"
@@ -122,7 +122,7 @@ def conclusion(results: Results) -> Iterable[str]:
     if (family := _family(best)) is not None:
         yield f"In {family} cells it is bin, a learned mask with all weights 1, or bin->real."
     if {"bin", "real"} <= set(table["strategy"]):
-        against = measuring.against(results.read(COMPARISONS), "bin").set_index("against").loc[["real"]]
+        against = paired.against(results.read(COMPARISONS), "bin", "real")
         yield (
             f"Bin minus real (trained weights >= 0) has a median AUC difference of "
             f"{tables.inline(against['median'], '+.3f')} over cells, each paired over "
@@ -142,10 +142,10 @@ def report(results: Results) -> list[RenderableType]:
         _table(rows, f"{name}, {task}, {trial.orientation(better[task])} (the better orientation)")
         for task, rows in table[is_better].groupby("task", sort=False)
     ]
-    rendered += measuring.explain(dict.fromkeys(table["strategy"]))
+    rendered += measuring.explain(table["strategy"].unique())
     rendered.append(_times(table))
     if "bin" in set(table["strategy"]):
-        differences = measuring.against(comparisons, "bin")
+        differences = paired.against(comparisons, "bin")
         results.draw(_differences(differences, name), "differences")
         if len(differences):
             rendered.append(_summary(differences))
@@ -252,7 +252,7 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
         if (family := _family(best)) is not None:
             what = f"cells of {len(best)} with the highest median AUC in bin or bin->real; {where}"
             found.append(finding(what, family))
-        differences = measuring.against(comparisons[comparisons["task"].isin(part["task"])], "bin")
+        differences = paired.against(comparisons[comparisons["task"].isin(part["task"])], "bin")
         for other, cells in differences.groupby("against", sort=False):
             above, below = (cells["mean_low"] > 0).sum(), (cells["mean_high"] < 0).sum()
             of = f"cells of {len(cells)}"
@@ -276,7 +276,7 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
         for strategy, runs in measuring.by_strategy(cell):
             found.append(finding(f"AUC of {strategy}; {where}", runs["auc"]))
         same = (comparisons[CELL] == [task, middle, flipped]).all(axis=1)
-        for _, pair in measuring.against(comparisons[same], "bin").iterrows():
+        for _, pair in paired.against(comparisons[same], "bin").iterrows():
             found.append(finding(f"AUC of bin minus {pair['against']}; {where}", pair))
     return found
 

@@ -152,20 +152,20 @@ def conclusion(results: Results) -> Iterable[str]:
     """Compare the spectra of a thresholded network with those of bin, and with shuffled architectures."""
     measured = similarity(results.read(BETWEEN))
     where = f"{results.manifest['data']['name']}, {len(measured)} graphs (task x orientation x self-loops)"
-    found = False
-    for name, what in (("real->bin", "thresholded trained weights (real->bin)"), ("real", "trained weights")):
-        pair = next(pair for pair in PAIRS if name in pair)
-        distances_ = measured[pair].dropna()
-        if distances_.empty:
-            continue
-        other = pair[1] if pair[0] == name else pair[0]
-        found = True
-        yield (
-            f"{where}: the centroids of the Laplacian spectra of {what} and of {other} are "
-            f"{tables.inline(distances_, '.2f')} apart (median [quartiles] over graphs)."
-        )
-    yardstick = measured[(SHUFFLED, "bin")].dropna()
-    if found and len(yardstick):
+    said = {
+        pair: f"{pair[0]} and {pair[1]} {tables.inline(measured[pair], '.2f')}"
+        for pair in (("real->bin", "bin"), ("real", "lottery"))
+        if measured[pair].notna().any()
+    }
+    if not said:
+        yield f"{where}: the strategies are not a pair that [D] compares."
+        return
+    yield (
+        f"{where}: distances between the centroids of Laplacian spectra are {'; '.join(said.values())} "
+        "(median [quartiles] over graphs)."
+    )
+    yardstick = measured[(SHUFFLED, "bin")]
+    if ("real->bin", "bin") in said and yardstick.notna().any():
         yield (
             f"Architectures of bin whose connections are permuted at random within each layer are "
             f"{tables.inline(yardstick, '.2f')} from bin."
@@ -193,6 +193,8 @@ def report(results: Results) -> list[RenderableType]:
             rendered.append(_table(part, spreads, f"{dataset}, {row}"))
     for graph, rows in panels.items():
         results.draw(plots.spectral_comparison(rows), f"spectra-{graph.replace(' ', '-')}")
+    permuted = f"- {SHUFFLED}: bin, the connections of each layer permuted at random"
+    rendered[1:1] = [*measuring.explain(names), *[permuted] * (SHUFFLED in names)]
     rendered += _similarity(between)
     return [*rendered, *measuring.remarks(results)]
 

@@ -22,7 +22,7 @@ from jaxarch.lab.checks import check_count
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.settings import TaskSettings
-from jaxarch.lab.harness import Context, Experiment, Outcome, Parts, Results, finding, tables
+from jaxarch.lab.harness import Context, Experiment, Outcome, Parts, Results, finding, paired, tables
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.harness.tables import Table
@@ -156,28 +156,28 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
 
 def _differences(comparisons: pd.DataFrame) -> pd.DataFrame:
     """Return the differences, after minus before, indexed by quantity."""
-    return measuring.against(comparisons, AFTER).set_index("quantity")
+    return paired.against(comparisons, AFTER).set_index("quantity")
 
 
 def conclusion(results: Results) -> Iterable[str]:
-    """Report how many flips there were, and what they changed."""
+    """Report how many flips there were, and what they changed, in the orientation with the higher AUC."""
     table, comparisons = results.table, results.read(COMPARISONS)
     [(task, better)] = measuring.better_orientation(table).items()
     differences = _differences(comparisons[comparisons["flipped"] == better])
     runs = table[(table["flipped"] == better) & (table["strategy"] == AFTER)]
     yield (
-        f"{results.manifest['data']['name']} {trial.versus(task, better)}: after "
-        f"{tables.inline(runs['flips'], '.0f')} flips of single connections (median [quartiles] of "
-        f"{len(runs)} runs), no single flip lowers the loss F any more in "
-        f"{int(runs['locally_optimal'].sum())} of them."
+        f"{results.manifest['data']['name']} {trial.versus(task, better)} (the orientation with the higher "
+        f"test AUC): after {tables.inline(runs['flips'], '.0f')} flips of single connections "
+        f"({tables.counted([runs['flips']])}), no single flip lowers the loss F further in "
+        f"{int(runs['locally_optimal'].sum())} of {len(runs)} runs."
     )
-    for of, form in (("loss", "+.2f"), ("auc", "+.3f")):
-        pair = differences.loc[of]
-        low, high = format(pair["q25"], form), format(pair["q75"], form)
-        yield (
-            f"Paired by split, the flips change {QUANTITIES[of][0]} by {format(pair['median'], form)} "
-            f"[{low}, {high}], p = {pair['p']:.3f}."
-        )
+    said = " and ".join(
+        f"{QUANTITIES[of][0]} by {paired.in_words(differences.loc[of], form)}"
+        for of, form in (("loss", ".2f"), ("auc", ".3f"))
+        if np.isfinite(differences.loc[of, "median"])
+    )
+    if said:
+        yield f"Paired by split, the flips change {said}."
 
 
 def report(results: Results) -> list[RenderableType]:

@@ -98,18 +98,6 @@ def compare_runs(table: pd.DataFrame, by: Sequence[str], quantity: str = "auc") 
     return pd.concat(compared, ignore_index=True)
 
 
-def against(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Return one strategy's comparisons with all others, signed as `reference - against`."""
-    first, second = (comparisons[comparisons[side] == reference] for side in ("first", "second"))
-    turned = second.copy()
-    for low, high in (("q25", "q75"), ("mean_low", "mean_high")):
-        turned[low], turned[high] = -second[high], -second[low]
-    turned[["median", "mean", "effect"]] *= -1
-    turned["wins"] = second["runs"] - second["wins"]
-    both = pd.concat([first.assign(against=first["second"]), turned.assign(against=second["first"])])
-    return both.drop(columns=["first", "second"]).sort_index()
-
-
 def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
     """Tell for each task whether it is better learned with the second group as y = 1.
 
@@ -147,16 +135,11 @@ MEANING = {
     "logistic regression": "scikit-learn, on the same features (not in [D])",
 }
 """One line on each strategy of `disentangling_strategies`."""
-COLUMNS = (
-    "- loss F: eq. (12) of [D], the mean of (1 - 2 y) f(x) over training rows; lower is better",
-    "- s a run: seconds of training, wall time x devices / runs, without compilation",
-)
-"""Lines on the columns of a table of strategies."""
 
 
 def explain(names: Iterable[str]) -> list[str]:
-    """Return a line on each strategy shown, then on the columns."""
-    return [*(f"- {name}: {MEANING[name]}" for name in names if name in MEANING), *COLUMNS]
+    """Return a line on each strategy shown."""
+    return [f"- {name}: {MEANING[name]}" for name in names if name in MEANING]
 
 
 def remarks(results: Results) -> list[str]:

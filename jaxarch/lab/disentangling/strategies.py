@@ -19,7 +19,17 @@ from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.certifying import certified_table, certify_runs
 from jaxarch.lab.disentangling.settings import StrategySettings
-from jaxarch.lab.harness import CERTIFICATES, Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.lab.harness import (
+    CERTIFICATES,
+    Context,
+    Experiment,
+    Outcome,
+    Results,
+    costs,
+    finding,
+    paired,
+    tables,
+)
 from jaxarch.lab.harness.tables import Table
 from jaxarch.metrics import quartiles
 
@@ -51,6 +61,13 @@ def prepare(settings: Settings) -> tuple[Dataset, Task, Problem, dict[str, Any]]
     data = settings.data()
     task = trial.split(settings, data, (settings.positive, settings.negative), settings.train_per_class)
     return data, task, trial.problem(settings, data, task), settings.chosen()
+
+
+COLUMNS = (
+    "- loss F: eq. (12) of [D], the mean of (1 - 2 y) f(x) over training rows; lower is better",
+    "- s per run: seconds of training, wall-clock time x devices / runs, without compilation",
+)
+"""Lines on the columns of a table of strategies."""
 
 
 def plan(settings: Settings) -> list[str]:
@@ -119,27 +136,28 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
 
 
 def conclusion(results: Results) -> Iterable[str]:
-    """Compare architectures whose weights are all 1 with trained weights, and name the best strategy."""
+    """Compare architectures whose weights are all 1 with trained weights, and name the best strategy.
+
+    The numbers are of the orientation with the higher test AUC, over all trained strategies.
+    """
     table, comparisons = results.table, results.read(COMPARISONS)
     better = measuring.better_orientation(table)[table["task"].iloc[0]]
     runs = dict(measuring.by_strategy(table[table["flipped"] == better]))
     medians = {name: rows["auc"].median() for name, rows in runs.items()}
     best = max(medians, key=lambda name: np.nan_to_num(medians[name], nan=-1.0))
-    where = f"{results.manifest['data']['name']}, {_sides(table)[better]}"
+    where = f"{results.manifest['data']['name']}, {_sides(table)[better]} (chosen by test AUC)"
     spread = {name: tables.inline(rows["auc"], ".3f") for name, rows in runs.items()}
-    how = f"median [quartiles] of {results.settings['seeds']} runs"
+    how = tables.counted(runs[name]["auc"] for name in dict.fromkeys((*({"bin", "real"} & set(runs)), best)))
     if {"bin", "real"} <= set(runs):
-        pairs = measuring.against(comparisons[comparisons["flipped"] == better], "bin").set_index("against")
-        pair = pairs.loc["real"]
+        pairs = paired.against(comparisons[comparisons["flipped"] == better], "bin", "real")
         yield (
             f"{where}: an architecture whose weights are all 1 (bin) has a test AUC of {spread['bin']}, and "
             f"trained weights >= 0 (real) have {spread['real']} ({how})."
         )
-        yield (
-            f"Paired by split, bin minus real is {pair['median']:+.3f} [{pair['q25']:+.3f}, "
-            f"{pair['q75']:+.3f}], adjusted p = {pair['p_adjusted']:.3f}."
-        )
-        if best not in ("bin", "real"):
+        if np.isfinite(pairs["median"].iloc[0]):
+            said = paired.in_words(pairs.iloc[0], ".3f", "p_adjusted")
+            yield f"Paired by split, bin minus real is {said}."
+        if best not in ("bin", "real") and np.isfinite(medians[best]):
             yield f"The highest median is {medians[best]:.3f}, of {best}."
     else:
         yield f"{where}: the highest median test AUC is that of {best}, {spread[best]} ({how})."
@@ -155,7 +173,8 @@ def report(results: Results) -> list[RenderableType]:
         _table(table[table["flipped"] == flipped], manifest, side, flipped == better)
         for flipped, side in sides.items()
     )
-    rendered: list[RenderableType] = [first, *measuring.explain(dict.fromkeys(table["strategy"])), second]
+    names = [*measuring.explain(table["strategy"].unique()), *COLUMNS]
+    rendered: list[RenderableType] = [first, *names, second]
     reference = "bin" if "bin" in set(table["strategy"]) else str(table["strategy"].iloc[0])
     rendered.append(
         _comparison_table(comparisons[comparisons["flipped"] == better], reference, sides[better])
@@ -240,7 +259,7 @@ def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> T
             f"{pair['effect']:+.2f}",
             f"{pair['p_adjusted']:.3f}",
         )
-        for _, pair in measuring.against(comparisons, reference).iterrows()
+        for _, pair in paired.against(comparisons, reference).iterrows()
     ]
     columns = ("against", "median", "quartiles", "95% interval of mean", "effect", "adjusted p")
     return tables.table(f"AUC of {reference} minus AUC of others, paired by split, {side}", columns, rows)

@@ -122,6 +122,14 @@ def inline(values: Iterable[float], form: str) -> str:
     return f"{middle} [{low}, {high}]"
 
 
+def counted(groups: Iterable[Iterable[float]]) -> str:
+    """Name the statistics of several groups, and how many runs of each are finite."""
+    sizes = sorted({int(np.isfinite(np.asarray(values)).sum()) for values in groups}) or [0]
+    if sizes[0] == sizes[-1]:
+        return f"median [quartiles] of {sizes[0]} run{'s' * (sizes[0] != 1)}"
+    return f"median [quartiles] of {sizes[0]} to {sizes[-1]} runs"
+
+
 def _without_zero(text: str) -> str:
     """Drop the leading zero: .5 for 0.5, -.5 for -0.5."""
     return text.replace("0.", ".", 1) if text.lstrip("+-").startswith("0.") else text

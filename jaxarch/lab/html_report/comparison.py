@@ -65,15 +65,15 @@ class Comparison:
 
     @property
     def conclusion(self) -> str:
-        """Number of medians that differ by more than the spread over runs."""
+        """Number of findings of the first folder outside the quartiles of the second."""
         ours, theirs = self.first.findings, self.second.findings
         both = [what for what in ours if what in theirs]
         if not both:
             return "No finding is in both folders."
         outside = sum(not _within_quartiles(ours[what], theirs[what]) for what in both)
         return (
-            f"{outside} of the {len(both)} findings in both folders differ by more than the spread over "
-            f"runs: the median of {self.names[0]} is outside the quartiles of {self.names[1]}."
+            f"For {outside} of the {len(both)} findings in both folders, the median of {self.names[0]} is "
+            f"outside the quartiles of {self.names[1]}."
         )
 
     @property
@@ -179,7 +179,7 @@ def _names(first: Reported, second: Reported) -> tuple[str, str]:
 
 
 def _within_quartiles(ours: Measurement, theirs: Measurement) -> bool:
-    """Return whether a median lies within the other quartiles, or equals the median if there are none."""
+    """Return whether a median lies within the other's quartiles, or equals it if there are none."""
     low = theirs.median if theirs.q25 is None else theirs.q25
     high = theirs.median if theirs.q75 is None else theirs.q75
     return low <= ours.median <= high

@@ -15,12 +15,12 @@ from rich.console import RenderableType
 from jaxarch import ResultWarning, plots, select
 from jaxarch.io import digest
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.harness import Context, Experiment, Outcome, Results, finding, pace, tables
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, finding, pace, paired, tables
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning import cutting, unit_searches
 from jaxarch.lab.pruning.parents import in_words
-from jaxarch.lab.pruning.reporting import COMPARISONS, MASKS, dead_starts, signed
+from jaxarch.lab.pruning.reporting import COMPARISONS, MASKS, dead_starts
 from jaxarch.lab.pruning.unit_settings import DENSE, LAYERWISE, UNITS, ChannelSettings
 
 MEASURED_STEPS = 10
@@ -139,17 +139,15 @@ def conclusion(results: Results) -> Iterable[str]:
     yield (
         f"{settings['dataset']}, {in_words(settings)}: with {share:g} of the {kind} kept, {best} has the "
         f"highest median test accuracy, {tables.inline(runs[best]['accuracy'], '.3f')}; the dense network "
-        f"has {tables.inline(dense, '.3f')} (median [quartiles] of {settings['seeds']} seeds)."
+        f"has {tables.inline(dense, '.3f')} ({tables.counted([runs[best]['accuracy'], dense])})."
     )
-    yield f"It takes {tables.median(fewer, '.1f')} times fewer multiply-adds (median)."
+    yield f"Networks of {best} take {tables.median(fewer, '.1f')} times fewer multiply-adds (median)."
     comparisons = results.read(COMPARISONS)
     at_share = comparisons[comparisons["share"] == share]
     said = [
-        f"{name} minus {other} is {pair['median']:+.3f} [{pair['q25']:+.3f}, {pair['q75']:+.3f}], adjusted "
-        f"p = {tables.number(pair['p_adjusted'], '.3f')}"
+        f"{name} minus random is {paired.in_words(pair, '.3f', 'p_adjusted')}"
         for name in LEARNED
-        for other in dict.fromkeys(("random", best))
-        for pair in signed(at_share, name, other).to_dict("records")
+        for pair in paired.against(at_share, name, "random").to_dict("records")
         if np.isfinite(pair["median"])
     ]
     if said:
@@ -175,7 +173,7 @@ def report(results: Results) -> list[RenderableType]:
         *(f"- {name}: {MEANING[name]}" for name, _ in groups),
         _costs(table),
         _budgets(table),
-        *(_against(comparisons, method) for method in LEARNED if method in set(comparisons["first"])),
+        *(_against(of, method) for method in LEARNED if len(of := paired.against(comparisons, method))),
         _equal(table),
         *results.manifest["notes"],
         *failures(groups),
@@ -233,12 +231,11 @@ def _budgets(table: pd.DataFrame) -> Table:
     return tables.table("gradient steps and time of one network, on one device", columns, rows)
 
 
-def _against(comparisons: pd.DataFrame, method: str) -> Table:
+def _against(pairs: pd.DataFrame, method: str) -> Table:
     """Tabulate a method minus all others, paired by seed."""
-    pairs = comparisons[comparisons["first"] == method]
     rows = [
         (
-            f"{pair['second']}, {pair['share']:g}",
+            f"{pair['against']}, {pair['share']:g}",
             f"{tables.signed(pair['median'], '.3f')} [{tables.signed(pair['q25'], '.3f')} "
             f"{tables.signed(pair['q75'], '.3f')}]",
             f"{pair['wins']:g} of {pair['runs']}",

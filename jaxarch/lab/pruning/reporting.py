@@ -18,8 +18,6 @@ from jaxarch.lab.pruning.tasks import Transfer
 from jaxarch.lab.pruning.trial import CELL, PARENT, Measured, measure
 
 COMPARISONS, LAYERS, MASKS = "comparisons.csv", "layers.csv", "masks.npz"
-LEVEL = 0.05
-"""Level below which a p counts in a conclusion."""
 MEANING = {
     "AP": "architecture pruning of [A]: a mask and weights are trained together, under a penalty on both",
     "IMP": (
@@ -134,23 +132,6 @@ def explain(table: pd.DataFrame) -> list[str]:
         )
     lines += [f"- {name} start: {STARTS[name]}" for name in table["weights"].unique()]
     return [*lines, "- sparsity: share of connections removed"]
-
-
-def signed(comparisons: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
-    """Select the comparisons of two methods, with the sign of `first - second`."""
-    same = comparisons[(comparisons["first"] == first) & (comparisons["second"] == second)]
-    turned = comparisons[(comparisons["first"] == second) & (comparisons["second"] == first)].copy()
-    turned[["median", "q25", "q75"]] = -turned[["median", "q75", "q25"]].to_numpy()
-    return pd.concat([same, turned])
-
-
-def significant(pairs: pd.DataFrame, column: str) -> str:
-    """Count the comparisons whose p, in a column, is below `LEVEL`, in words; say so if none can be."""
-    words = f"{(pairs[column] < LEVEL).sum()} of {len(pairs)}"
-    runs = int(pairs["runs"].max())
-    # The least two-sided p of Wilcoxon's test: all differences have the same sign.
-    least = 2.0 ** (1 - runs)
-    return words if least < LEVEL else f"{words} (with n = {runs} no p can be)"
 
 
 def where(cell: Mapping[str, Any]) -> str:

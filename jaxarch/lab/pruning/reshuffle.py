@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch.lab.checks import check_distinct, check_known
-from jaxarch.lab.harness import Results, finding, tables
+from jaxarch.lab.harness import Results, finding, paired, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning import reporting
 from jaxarch.lab.pruning.searches import RESHUFFLED, SEARCHES
@@ -62,16 +62,16 @@ def conclusion(results: Results) -> Iterable[str]:
     task, seeds = results.table["task"].iloc[0], results.settings["seeds"]
     said = ", ".join(f"{name} {tables.inline(of['median'], '+.3f')}" for name, of in searches.items())
     yield (
-        f"{task}: test accuracy of an architecture minus that of the same reshuffled within layers, paired "
-        f"over {seeds} seeds: {said} (median [quartiles] over {cells} cells, sparsity x examples x start)."
+        f"{task}: test accuracy of an architecture minus the same reshuffled within layers, paired by seed: "
+        f"{said} (median [quartiles] over {cells} cells, sparsity x examples x start, of {seeds} seeds each)."
     )
     sparsest = pairs["sparsity"].max()
     if pairs["sparsity"].nunique() > 1:
         at = {name: of[of["sparsity"] == sparsest]["median"] for name, of in searches.items()}
         said = ", ".join(f"{name} {tables.inline(of, '+.3f')}" for name, of in at.items())
         yield f"At the largest sparsity, {sparsest:g}, it is: {said}."
-    said = ", ".join(f"{name} in {reporting.significant(of, 'p')}" for name, of in searches.items())
-    yield f"Wilcoxon's p, not adjusted, is below {reporting.LEVEL:g} for {said} of the cells."
+    said = "; ".join(f"{name} {paired.significant(of, 'p')}" for name, of in searches.items())
+    yield f"Cells with p < {paired.LEVEL:g} (Wilcoxon, not adjusted): {said}."
 
 
 def report(results: Results) -> list[RenderableType]:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from jaxarch import plots
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.harness import Results, finding, tables
+from jaxarch.lab.harness import Results, finding, paired, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning import reporting
 from jaxarch.lab.pruning.searches import RESHUFFLED, check_methods
@@ -60,11 +60,11 @@ def conclusion(results: Results) -> Iterable[str]:
     methods = [str(name) for name in found["strategy"].unique()]
     medians = found.groupby([*CELL, "strategy"], sort=False)["accuracy"].median().unstack("strategy")[methods]
     ours, cells = "AP" if "AP" in methods else methods[0], f"{len(medians)} cells"
-    whole = table.loc[table["strategy"] == PARENT, "accuracy"]
+    whole = table[table["strategy"] == PARENT].groupby(["weights", "size"])["accuracy"].median()
     yield (
         f"{table['task'].iloc[0]}: {ours} has a test accuracy of {tables.inline(medians[ours], '.3f')} "
-        f"(median [quartiles] over {cells}, sparsity x examples x start, of {results.settings['seeds']} "
-        f"seeds each), and the whole network has {tables.inline(whole, '.3f')}."
+        f"(median [quartiles] of {cells}, sparsity x examples x start, each the median of "
+        f"{results.settings['seeds']} seeds), and the whole network has {tables.inline(whole, '.3f')}."
     )
     if len(methods) == 1:
         return
@@ -72,10 +72,10 @@ def conclusion(results: Results) -> Iterable[str]:
     counts = [f"{name} in {highest[name]}" for name in dict.fromkeys([*highest.index[:2], ours])]
     yield f"The highest median is that of {', '.join(counts)} of these cells, ties included."
     rivals = [name for name in RIVALS if name in methods and name != ours] or methods[1:2]
-    pairs = {name: reporting.signed(comparisons, ours, name) for name in rivals}
+    pairs = {name: paired.against(comparisons, ours, name) for name in rivals}
     said = "; ".join(
-        f"minus {name} {tables.inline(of['median'], '+.3f')}, adjusted p < {reporting.LEVEL:g} in "
-        f"{reporting.significant(of, 'p_adjusted')}"
+        f"minus {name} {tables.inline(of['median'], '+.3f')} (cells with adjusted p < {paired.LEVEL:g}: "
+        f"{paired.significant(of, 'p_adjusted')})"
         for name, of in pairs.items()
     )
     yield f"Paired by seed, {ours} over the same cells: {said}."
@@ -93,8 +93,8 @@ def report(results: Results) -> list[RenderableType]:
         for (weights, size), cell in table.groupby(["weights", "size"], sort=False)
     ]
     rendered[1:1] = reporting.explain(table)
-    if "AP" in set(comparisons["first"]):
-        rendered.append(_against(comparisons))
+    if len(pairs := paired.against(comparisons, "AP")):
+        rendered.append(_against(pairs))
     return [*rendered, *reporting.remarks(results)]
 
 
@@ -122,12 +122,11 @@ def _accuracies(table: pd.DataFrame, title: str) -> Table:
     return tables.table(f"{title}; {reporting.parent(table)}", columns, rows)
 
 
-def _against(comparisons: pd.DataFrame) -> Table:
+def _against(pairs: pd.DataFrame) -> Table:
     """Tabulate AP minus every other method, paired by seed."""
-    pairs = comparisons[comparisons["first"] == "AP"]
     sparsities = sorted(pairs["sparsity"].unique())
     rows = []
-    for (weights, size, other), of in pairs.groupby(["weights", "size", "second"], sort=False):
+    for (weights, size, other), of in pairs.groupby(["weights", "size", "against"], sort=False):
         by_sparsity = [of[of["sparsity"] == sparsity].iloc[0] for sparsity in sparsities]
         cells = [
             f"{tables.signed(pair['median'], '.3f')} {pair['wins']:g}/{pair['runs']}" for pair in by_sparsity

@@ -45,6 +45,7 @@ from jaxarch.lab.harness import (
     Work,
     finding,
     pace,
+    paired,
     tables,
 )
 from jaxarch.lab.harness.at_worker import check_same
@@ -429,7 +430,7 @@ def conclusion(results: Results) -> Iterable[str]:
     medians = pruned.groupby("round")["accuracy"].median()
     as_good = medians[medians >= whole["accuracy"].median()]
     where = f"{settings['dataset']}, {in_words(settings)}: the whole network has a test accuracy of "
-    where += f"{tables.inline(whole['accuracy'], '.4f')} (median [quartiles] of {len(whole)} runs)"
+    where += f"{tables.inline(whole['accuracy'], '.4f')} ({tables.counted([whole['accuracy']])})"
     if medians.isna().all():
         yield f"{where}; all runs of tickets met NaN or infinity."
         return
@@ -445,19 +446,16 @@ def conclusion(results: Results) -> Iterable[str]:
     )
     here = compared[compared["round"] == number]
     said = "; ".join(
-        f"minus {WORDS_OF[pair['second']]} {pair['median']:+.4f} [{pair['q25']:+.4f}, {pair['q75']:+.4f}], "
-        f"p = {tables.number(pair['p'], '.3f')}"
+        f"minus {WORDS_OF[pair['second']]} {paired.in_words(pair, '.4f')}"
         for pair in here[here["quantity"] == "accuracy"].to_dict("records")
         if np.isfinite(pair["median"])
     )
     if said:
-        yield f"Paired by seed, the accuracy of these tickets: {said}."
+        yield f"Paired by seed, p not adjusted, their accuracy {said}."
     fresh = table[(table["strategy"] == FRESH) & (table["round"] == number)]
-    yield (
-        f"The held-out loss is least at step {tables.median(runs['stop_step'], ',.0f')} for tickets, "
-        f"{tables.median(whole['stop_step'], ',.0f')} for the whole network, and "
-        f"{tables.median(fresh['stop_step'], ',.0f')} for fresh weights (medians)."
-    )
+    steps = {"tickets": runs, "the whole network": whole, "fresh weights": fresh}
+    said = ", ".join(f"{tables.median(of['stop_step'], ',.0f')} for {name}" for name, of in steps.items())
+    yield f"The held-out loss is least at step {said} (medians)."
 
 
 def report(results: Results) -> list[RenderableType]:

@@ -217,11 +217,11 @@ def conclusion(results: Results) -> Iterable[str]:
         for depth, runs in table.groupby("depth", sort=False)
     )
     yield (
-        f"Test R^2 is {tables.inline(table['r2'], '.5f')} ({wording.counted([table['r2']])}); students of a "
-        f"layer fewer, with {settings['wide']} neurons in each, have {shallow}."
+        f"Test R^2 is {tables.inline(table['r2'], '.5f')} ({tables.counted([table['r2']])}); students of a "
+        f"layer fewer, with {settings['wide']} neurons in each layer, have {shallow}."
     )
     yield (
-        f"In the form of [S], with the penalty alone, the teacher's number of layers is left in "
+        f"In the form of [S] (Peri et al. 2025), the penalty alone leaves the teacher's number of layers in "
         f"{(table['spectral_layers'] == table['depth']).sum()} of {len(table)} runs."
     )
 

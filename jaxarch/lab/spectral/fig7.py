@@ -200,17 +200,14 @@ def conclusion(results: Results) -> Iterable[str]:
     variants = [(VARIANTS[str(name)], runs) for name, runs in table.groupby("input_eigenvalues", sort=False)]
     for variant, of in variants:
         runs = {alpha: of[(of["beta"] == beta) & (of["alpha"] == alpha)] for alpha in (0, 1)}
-        norms, recruited = (
-            [tables.inline(part[column], form) for part in runs.values()]
-            for column, form in (("gamma_norm", ".3f"), ("recruited", ".0f"))
-        )
+        norms = [tables.inline(part["gamma_norm"], ".3f") for part in runs.values()]
+        left = " and ".join(tables.median(part["recruited"], ".0f") for part in runs.values())
         paths = " (all paths through the hidden layer)" * (variant == variants[0][0])
         linear = [f"{targets.linear_share(alpha, beta):.0%}" for alpha in runs]
         yield (
             f"{variant}, beta = {beta:g}: the norm of Gamma{paths} is {norms[0]} for a target that is "
-            f"{linear[0]} linear and {norms[1]} for one that is {linear[1]} linear; of {hidden} hidden "
-            f"neurons, {recruited[0]} and {recruited[1]} are recruited "
-            f"({wording.counted(part['gamma_norm'] for part in runs.values())})."
+            f"{linear[0]} linear and {norms[1]} for one that is {linear[1]} linear, with {left} of {hidden} "
+            f"hidden neurons ({tables.counted(part['gamma_norm'] for part in runs.values())})."
         )
     steps = [f"{said} with {variant}" for variant, of in variants if (said := _largest_steps(of))]
     if steps:

@@ -195,7 +195,7 @@ def conclusion(results: Results) -> Iterable[str]:
     def told(column: str, form: str) -> str:
         return "; ".join(f"{tables.inline(of[column], form)} with {name}" for name, of in runs.items())
 
-    how = wording.counted(of["r2"] for of in runs.values())
+    how = tables.counted(of["r2"] for of in runs.values())
     linear = tables.inline(table.groupby("seed")["linear_r2"].first(), ".4f")
     yield f"Test R^2 of the students is {told('r2', '.4f')} ({how}); that of least squares is {linear}."
     yield (

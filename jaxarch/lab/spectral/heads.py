@@ -33,7 +33,7 @@ from jaxarch import (
 from jaxarch.io import digest
 from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_strength
 from jaxarch.lab.data import Images
-from jaxarch.lab.harness import Context, Outcome, Results, costs, finding, tables
+from jaxarch.lab.harness import Context, Outcome, Results, costs, finding, paired, tables
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.spectral import wording
 from jaxarch.lab.tournament.settings import PictureTrainingSettings
@@ -277,12 +277,13 @@ def conclusion(results: Results, where: str = "") -> Iterable[str]:
 
     accuracy = {head: of["accuracy"] for head, of in runs.items()}
     yield (
-        f"{where}: test accuracy by head is {told(accuracy, '.4f')} ({wording.counted(accuracy.values())})."
+        f"{where}: test accuracy by head is {told(accuracy, '.4f')} ({tables.counted(accuracy.values())})."
     )
     new = [head for head in runs if head != LINEAR]
     if LINEAR in runs and new:
-        gained = {head: accuracy[head] - accuracy[LINEAR] for head in new}
-        yield f"Paired by seed, the difference to the linear head is {told(gained, '+.4f')}."
+        pairs = {head: paired.difference(accuracy[head], accuracy[LINEAR]) for head in new}
+        said = "; ".join(f"{paired.in_words(pair, '.4f')} ({head})" for head, pair in pairs.items())
+        yield f"Paired by seed, the difference to the linear head is {said}."
     if new:
         left = {head: runs[head]["neurons"] for head in new}
         without = {head: runs[head]["accuracy_without"] for head in new}

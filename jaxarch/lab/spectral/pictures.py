@@ -18,7 +18,7 @@ from jaxarch.io import crop_and_flip, digest
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_strength
 from jaxarch.lab.data import balanced_rows
-from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, pace, tables
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, pace, paired, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.spectral import training, wording
 from jaxarch.lab.spectral.channels import ON_PICTURES
@@ -26,7 +26,6 @@ from jaxarch.lab.spectral.neurons_left import by_strength, left_by_layer, smalle
 from jaxarch.lab.spectral.rivals import Rival
 from jaxarch.lab.tournament.settings import PictureTrainingSettings
 from jaxarch.lab.tournament.task import PictureTask, prepare
-from jaxarch.metrics import paired_differences
 
 SUITS_ALL: dict[str, Any] = {"steps": 2000, "batch_size": 100, "rate": 1e-3, "seeds": 5}
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"examples": 5000}}
@@ -269,19 +268,10 @@ def _findings(chosen: pd.DataFrame, first: str) -> list[dict[str, Any]]:
         if rival != first:
             share = of["neurons"] / reference["neurons"].where(reference["neurons"] > 0)
             found.append(finding(f"neurons of {rival} over those of {first}", share))
-            if (pair := _paired(of, reference)) is not None:
+            pair = paired.difference(of["accuracy"], reference["accuracy"])
+            if pair["runs"]:
                 found.append(finding(f"test accuracy of {rival} minus {first}", pd.Series(pair)))
     return found
-
-
-def _paired(of: pd.DataFrame, reference: pd.DataFrame) -> dict[str, Any] | None:
-    """Compare a rival's test accuracy with that of the first, seed by seed; None if no seed has both."""
-    whole = of["accuracy"].notna() & reference["accuracy"].notna()
-    if not whole.any():
-        return None
-    values = {"rival": of["accuracy"][whole].to_numpy(), "first": reference["accuracy"][whole].to_numpy()}
-    (pair,) = paired_differences(values).to_dict("records")
-    return {str(name): value for name, value in pair.items()}
 
 
 def conclusion(results: Results) -> Iterable[str]:
@@ -293,15 +283,16 @@ def conclusion(results: Results) -> Iterable[str]:
     yield (
         f"{settings['dataset']}: within {settings['within']:g} of the best held-out accuracy of {first}, the "
         f"fewest hidden neurons of {sum(settings['widths'])} are {said} "
-        f"({wording.counted(of['neurons'] for of in runs.values())})."
+        f"({tables.counted(of['neurons'] for of in runs.values())})."
     )
     missed = {name: int(of["neurons"].isna().sum()) for name, of in runs.items()}
     if any(missed.values()):
         told = "; ".join(f"{name} in {n} of {len(runs[name])} seeds" for name, n in missed.items() if n)
         yield f"No strength is accurate enough for {told}."
-    pairs = {name: pair for name in others if (pair := _paired(runs[name], runs[first])) is not None}
-    if pairs:
-        told = "; ".join(f"{wording.difference(pair, '.4f')} for {name}" for name, pair in pairs.items())
+    accuracy = {name: of["accuracy"] for name, of in runs.items()}
+    pairs = {name: paired.difference(accuracy[name], accuracy[first]) for name in others}
+    if any(pair["runs"] for pair in pairs.values()):
+        told = "; ".join(f"{paired.in_words(pair, '.4f')} for {name}" for name, pair in pairs.items())
         yield f"Their test accuracy minus that of {first}, paired by seed, is {told}."
 
 

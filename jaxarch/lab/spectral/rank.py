@@ -30,10 +30,9 @@ from jaxarch import (
 )
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_widths
-from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, paired, tables
 from jaxarch.lab.pruning.settings import check_share
 from jaxarch.lab.spectral import singular_values, teacher, training, wording
-from jaxarch.metrics import paired_differences
 
 READOUT = "readout.npz"
 PERCEPTRON = "perceptron"
@@ -46,8 +45,8 @@ STARTS: dict[str, Callable[[Sequence[int]], Model]] = {
 OPTIMIZERS = {"adam": optax.adam, "sgd": optax.sgd}
 DRAWN = 5
 """Number of singular values in a figure."""
-LEAST, LEVEL = 0.5, 0.05
-"""Median gradualness, and p, at which the statement of [S] holds."""
+LEAST = 0.5
+"""Least median gradualness at which the statement of [S] holds."""
 COLUMNS = {
     "ratio": "largest over smallest factor of a teacher's hidden neurons; at 1 they count alike, as in [S]",
     "gradualness": "1 - first / last step at which a singular value of the outputs' non-linear part has half "
@@ -214,19 +213,13 @@ def _findings(settings: Settings, table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _paired(of_ratio: pd.DataFrame, column: str) -> dict[str, dict[str, Any]]:
     """Compare the perceptron start minus each other one, paired by seed; empty if it was not run."""
-    runs = {str(start): of[column].to_numpy() for start, of in of_ratio.groupby("start", sort=False)}
-    # A pair is the earlier start minus the later one, so the perceptron start goes first.
-    runs = {start: runs[start] for start in sorted(runs, key=lambda start: start != PERCEPTRON)}
-    pairs = paired_differences(runs).to_dict("records")
-    return {
-        str(pair["second"]): {str(name): value for name, value in pair.items()}
-        for pair in pairs
-        if pair["first"] == PERCEPTRON
-    }
+    runs = {str(start): of.set_index("seed")[column] for start, of in of_ratio.groupby("start", sort=False)}
+    first = runs.pop(PERCEPTRON, None)
+    return {} if first is None else {start: paired.difference(first, of) for start, of in runs.items()}
 
 
 def conclusion(results: Results) -> Iterable[str]:
-    """Compare the gradualness from hidden eigenvalues of 0 with the gradualness from other starts."""
+    """Compare the gradualness from hidden eigenvalues of 0 with the closest other start."""
     ratios = {float(ratio): of for ratio, of in results.table.groupby("ratio", sort=False)}
     shown = {f"ratio {ratio:g}": ratios[ratio] for ratio in (next(iter(ratios)), list(ratios)[-1])}
     first = PERCEPTRON if PERCEPTRON in results.settings["starts"] else results.settings["starts"][0]
@@ -234,33 +227,33 @@ def conclusion(results: Results) -> Iterable[str]:
     said = " and ".join(f"{tables.inline(values, '.3f')} at {where}" for where, values in rises.items())
     zero = " (hidden eigenvalues of 0)" * (first == PERCEPTRON)
     yield (
-        f"The gradualness of the rank's rise (0 if all directions come at once, near 1 if one after another) "
-        f"from the start {first}{zero} is {said} ({wording.counted(rises.values())})."
+        f"From the start {first}{zero}, the gradualness of the rank's rise (0: all directions at once, near "
+        f"1: one after another) is {said} ({tables.counted(rises.values())})."
     )
     compared = {where: _paired(of, "gradualness") for where, of in shown.items()}
-    differences = []
+    differences, holds = [], []
     for where, pairs in compared.items():
-        said = "; ".join(f"{wording.difference(pair, '.3f')} ({start})" for start, pair in pairs.items())
-        differences += [f"at {where} {said}"] * bool(said)
+        whole = {start: pair for start, pair in pairs.items() if pair["runs"]}
+        if whole:
+            start = min(whole, key=lambda start: whole[start]["median"])
+            differences.append(f"{paired.in_words(whole[start], '.3f')} ({start}) at {where}")
+        if (met := _met(rises[where].median(), pairs)) is not None:
+            holds.append(f"{'holds' if met else 'does not hold'} at {where}")
     if differences:
-        yield f"Paired by seed, its difference to other starts is {', and '.join(differences)}."
-    holds = [
-        f"{'holds' if met else 'does not hold'} at {where}"
-        for where, pairs in compared.items()
-        if (met := _met(rises[where].median(), pairs)) is not None
-    ]
+        yield f"Paired by seed, its least difference to another start is {' and '.join(differences)}."
     if holds:
         yield (
             f"That it rises gradually from 0 (a median of at least {LEAST:g}, and greater than from every "
-            f"other start at p < {LEVEL:g}) {' and '.join(holds)}."
+            f"other start at p < {paired.LEVEL:g}) {' and '.join(holds)}."
         )
 
 
 def _met(median: float, pairs: dict[str, dict[str, Any]]) -> bool | None:
     """Return whether the module's rule is met; None if there are too few pairs for so small a p."""
-    if not pairs or any(2 / 2 ** pair["runs"] >= LEVEL for pair in pairs.values()):
+    if not pairs or not all(paired.decidable(pair["runs"]) for pair in pairs.values()):
         return None
-    return bool(median >= LEAST and all(pair["median"] > 0 and pair["p"] < LEVEL for pair in pairs.values()))
+    least = all(pair["median"] > 0 and pair["p"] < paired.LEVEL for pair in pairs.values())
+    return bool(median >= LEAST and least)
 
 
 def report(results: Results) -> list[RenderableType]:

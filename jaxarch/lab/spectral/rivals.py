@@ -211,7 +211,7 @@ def conclusion(results: Results) -> Iterable[str]:
         yield (
             f"Teachers of {settings['features']} hidden neurons: of {sum(settings['hidden'])} neurons, the "
             f"fewest left at a strength with {reached} are {said} "
-            f"({wording.counted(runs['neurons'] for runs in found.values())})."
+            f"({tables.counted(runs['neurons'] for runs in found.values())})."
         )
     failed = [name for name in of_rivals if name not in found]
     if failed:

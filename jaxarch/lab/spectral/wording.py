@@ -1,11 +1,8 @@
-"""Words shared by the reports on spectral networks: meanings of names, paired differences, counts of runs."""
+"""Words shared by the reports on spectral networks: meanings of names and columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-import numpy as np
-import pandas as pd
 
 MEANING = {
     "spectral": "weights of eigenvectors and eigenvalues, with all skip connections ([S], Peri et al. 2025)",
@@ -43,23 +40,3 @@ def explain(names: Iterable[str], columns: Mapping[str, str]) -> list[str]:
     """Return a line on each name that is shown, then on each column."""
     named = {name: MEANING[name] for name in dict.fromkeys(names) if name in MEANING}
     return [f"- {name}: {meaning}" for name, meaning in {**named, **columns}.items()]
-
-
-def counted(groups: Iterable[pd.Series]) -> str:
-    """Name the statistics of several groups, and how many runs of each are finite."""
-    sizes = sorted({int(np.isfinite(values).sum()) for values in groups}) or [0]
-    if sizes[0] == sizes[-1]:
-        return f"median [quartiles] of {sizes[0]} run{'s' * (sizes[0] != 1)}"
-    return f"median [quartiles] of {sizes[0]} to {sizes[-1]} runs"
-
-
-def difference(pair: Mapping[str, float], form: str) -> str:
-    """Format a row of `paired_differences`, as in +0.014 [+0.010, +0.020], p = 0.03.
-
-    With too few runs for a test there is no p; without a run there is a dash.
-    """
-    if np.isnan(pair["median"]):
-        return "-"
-    middle, low, high = (format(pair[name], f"+{form}") for name in ("median", "q25", "q75"))
-    tested = "" if np.isnan(pair["p"]) else f", p = {pair['p']:.2g}"
-    return f"{middle} [{low}, {high}]{tested}"

@@ -390,23 +390,22 @@ def conclusion(results: Results) -> Iterable[str]:
         yield f"{where}: no run has a certificate."
         return
     signs, ones = (list(_groups(whole[whole["strategy"].isin([WEIGHT_FREE]) == of])) for of in (False, True))
-    said = [(words, *_lowest(groups)) for words, groups in (("signs", signs), ("ones", ones)) if groups]
-    what = {"signs": "of masks over random signs", "ones": "of networks whose weights are all 1"}
-    yield (
-        f"{where}: the lowest certified errors are "
-        + "; ".join(
-            f"{what[words]}, {tables.inline(runs['training_bound'], '.3f')} ({name}), where "
-            f"{tables.inline(runs['held_out_errors'], '.3f')} is measured on held-out rows"
-            for words, name, runs in said
-        )
-        + f" (median [quartiles] of {settings['seeds']} runs)."
+    kinds = {"masks over random signs": signs, "networks whose weights are all 1": ones}
+    said = [(words, *_lowest(groups)) for words, groups in kinds.items() if groups]
+    listed = "; ".join(
+        f"{tables.inline(runs['training_bound'], '.3f')} for {words} ({name}; measured on held-out rows: "
+        f"{tables.inline(runs['held_out_errors'], '.3f')})"
+        for words, name, runs in said
     )
+    how = tables.counted(runs["training_bound"] for _, _, runs in said)
+    yield f"{where}: the lowest certified errors are {listed} ({how})."
     above = (whole["held_out_errors"] > whole["training_bound"]).sum()
+    # A run whose measured error is 0 has no finite ratio, which `inline` leaves out.
     factor = whole["training_bound"] / whole["held_out_errors"]
     yield (
-        f"Over all searches a certified error is {tables.inline(factor, '.1f')} times the measured one; in "
-        f"{above} of {len(whole)} runs the measured error is above it, where each bound allows a probability "
-        f"of {settings['delta']:g}."
+        f"Over all searches a certified error is {tables.inline(factor, '.1f')} times the measured one. The "
+        f"measured error is above the certified one in {above} of {len(whole)} runs; each certificate holds "
+        f"with probability {1 - settings['delta']:g}."
     )
 
 
@@ -445,8 +444,8 @@ def _explained(table: pd.DataFrame) -> list[str]:
     return [
         *(f"- {name}: {meaning[name]}" for name in table["strategy"].unique()),
         "- kept: connections of the mask",
-        "- nats: length of the mask's description, which the bound pays for",
-        "- certified: bound of the error on new examples, from training rows and the description's length",
+        "- nats: length of the mask's description; the bound grows with it",
+        "- certified: bound on the error on new examples, from training rows and the description's length",
         f"- measured, {MEASURED['held_out_bound'][0]}: error on rows that the search has not seen; its bound",
     ]
 

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import plots
-from jaxarch.lab.harness import Results, finding, tables
+from jaxarch.lab.harness import Results, finding, paired, tables
 from jaxarch.lab.theory.averaging import EXACT, ORDINARY, STEPS
 from jaxarch.lab.theory.problems import NETWORK, PROBLEMS
 from jaxarch.lab.theory.rates import CERTIFIED, FIXED, LINES, MEASURED, SCALED, TUNED
@@ -57,27 +57,19 @@ def conclusion(results: Results) -> Iterable[str]:
     at_last = f"; at {last:g} it is {tables.inline(values[last], form)}" if last != best else ""
     yield (
         f"{what} is lowest at soft/hard = {best:g}, {tables.inline(values[best], form)} (median [quartiles] "
-        f"of {len(values[best])} runs, the ones that rates were tuned on; lower is better){at_last}."
+        f"of {len(values[best])} runs, on which the rates were tuned; lower is better){at_last}."
     )
     here = runs[runs["ratio"] == best]
     by_step = here[here["line"] == TUNED].pivot(index="seed", columns="step", values="value")
+    pair = paired.difference(by_step[EXACT], by_step[ORDINARY])
+    if np.isfinite(pair["median"]):
+        yield f"There the {EXACT} minus {ORDINARY} is {paired.in_words(pair, form)}, paired by seed."
     ordinary = here[here["step"] == ORDINARY].groupby("line")["value"]
     said = ", ".join(
         f"{tables.inline(of, form)} ({line})" for line, of in ordinary if line in (MEASURED, CERTIFIED)
     )
-    prescribed = f"; prescribed rates give {said}" if said else ""
-    yield (
-        f"At this ratio the {EXACT} minus {ORDINARY} is "
-        f"{tables.inline(by_step[EXACT] - by_step[ORDINARY], f'+{form}')}, paired by seed"
-        f"{prescribed}."
-    )
-    if "gap_over_bound" in shown:
-        largest = shown.loc[shown["line"] != TUNED, "gap_over_bound"].max()
-        if np.isfinite(largest):
-            yield (
-                f"On convex problems the largest gap is {largest:.2g} of the theorem's bound, where the "
-                "bound is at most G sqrt(d)."
-            )
+    if said:
+        yield f"Prescribed learning rates give {said}."
 
 
 def report(results: Results) -> list[RenderableType]:
@@ -181,8 +173,8 @@ def _explained(steps: Iterable[str], ratios: Iterable[float]) -> list[str]:
     rules = [rule for rule in LINES if rule not in (MEASURED, CERTIFIED) or min(ratios) < 1]
     return [
         "- G: largest norm of the gradient, measured in a first run or certified for all masks",
-        "- soft, hard: inverse temperatures of the mask that the gradient passes through and of that in the "
-        "loss",
+        "- soft, hard: inverse temperatures of the mask that the gradient passes through, and of the mask in "
+        "the loss",
         *(f"- {step}: {which[step]}" for step in steps),
         *(f"- {rule}: {MEANING[rule]}" for rule in rules),
         "- gap: F above its least value, at the mean mask over all steps",

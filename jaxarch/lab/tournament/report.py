@@ -13,10 +13,9 @@ from scipy import stats
 
 from jaxarch import plots
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.harness import Results, tables
+from jaxarch.lab.harness import Results, paired, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
-from jaxarch.lab.pruning.reporting import signed
 from jaxarch.lab.tournament.controls import AS_FOUND
 from jaxarch.lab.tournament.names import explain
 from jaxarch.lab.tournament.own import FAMILY
@@ -67,8 +66,8 @@ def conclusion(results: Results) -> Iterable[str]:
         alike = int((found.table["rank"] - first["rank"] < found.critical_difference).sum()) - len(tied)
         yield (
             f"{where}: {have} the best mean rank of {len(found.table)} methods, {first['rank']:.1f} "
-            f"[{first['low']:.1f}, {first['high']:.1f}] (mean [95%] over {found.runs} seeds, each over "
-            f"{ranked['density'].nunique()} densities); {alike} of the others cannot be told from it "
+            f"[{first['low']:.1f}, {first['high']:.1f}] (mean [95% interval] over {found.runs} seeds, each "
+            f"over {ranked['density'].nunique()} densities); {alike} of the others cannot be told from it "
             "(Nemenyi, 5%)."
         )
     yield from _at_smallest(results, ranked, best)
@@ -88,14 +87,12 @@ def _at_smallest(results: Results, ranked: pd.DataFrame, best: str) -> Iterator[
         f"[quartiles] of {accuracy.notna().sum()} runs), and that of the dense network "
         f"{tables.inline(dense, '.3f')}{other}."
     )
-    comparisons = results.read(COMPARISONS)
     rivals = [name for name in (REFERENCE, WHOLE) if name != best and name in medians]
-    pairs = signed(comparisons[comparisons["density"] == density], best, rivals[0] if rivals else "")
-    for pair in pairs[pairs["median"].notna()].to_dict("records"):
-        yield (
-            f"Paired by seed, {best} minus {rivals[0]} is {pair['median']:+.3f} [{pair['q25']:+.3f}, "
-            f"{pair['q75']:+.3f}], p = {tables.number(pair['p'], '.3f')}, not adjusted ({pair['runs']} runs)."
-        )
+    if not rivals:
+        return
+    pairs = paired.against(_adjusted(results.read(COMPARISONS), rivals[0]), best, rivals[0])
+    for pair in pairs[(pairs["density"] == density) & pairs["median"].notna()].to_dict("records"):
+        yield f"Paired by seed, {best} minus {rivals[0]} is {paired.in_words(pair, '.3f', 'p_adjusted')}."
 
 
 def report(results: Results) -> list[RenderableType]:
@@ -228,31 +225,32 @@ def _costs(table: pd.DataFrame, order: list[str]) -> Table:
     )
 
 
+def _adjusted(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Select the pairs that a reference is in, with p adjusted over these pairs at all densities."""
+    pairs = comparisons[(comparisons[["first", "second"]] == reference).any(axis=1)].copy()
+    tested = pairs["p"].notna()
+    pairs["p_adjusted"] = pairs["p"]
+    if tested.any():
+        pairs.loc[tested, "p_adjusted"] = stats.false_discovery_control(pairs.loc[tested, "p"], method="by")
+    return pairs
+
+
 def _against(comparisons: pd.DataFrame, order: list[str]) -> Table:
     """Tabulate each method minus the reference, paired by seed, at each density."""
     densities = sorted(comparisons["density"].unique(), reverse=True)
-    comparisons = comparisons[(comparisons[["first", "second"]] == REFERENCE).any(axis=1)].copy()
-    tested = comparisons["p"].notna()
-    comparisons["p_adjusted"] = comparisons["p"]
-    if tested.any():
-        adjusted = stats.false_discovery_control(comparisons.loc[tested, "p"], method="by")
-        comparisons.loc[tested, "p_adjusted"] = adjusted
+    pairs = _adjusted(comparisons, REFERENCE)
     rows = []
     for name in order:
         cells = []
+        against = paired.against(pairs, name, REFERENCE)
         for density in densities:
-            pair = comparisons[
-                (comparisons["density"] == density)
-                & (comparisons[["first", "second"]].isin([name, REFERENCE]).all(axis=1))
-                & (comparisons["first"] != comparisons["second"])
-            ]
-            if name == REFERENCE or pair.empty:
+            pair = against[against["density"] == density]
+            if pair.empty:
                 cells += ["", "", ""]
                 continue
             one = pair.iloc[0]
-            sign = 1 if one["first"] == name else -1
             cells += [
-                tables.signed(sign * one["median"], ".3f"),
+                tables.signed(one["median"], ".3f"),
                 tables.number(one["p_adjusted"], ".3f"),
                 _needed(int(one["runs_needed"])),
             ]

@@ -267,13 +267,13 @@ def test_a_comparison_has_the_settings_that_differ_and_differences_of_medians(co
     assert float(first[3]) == pytest.approx(float(first[1].split()[0]) - float(first[2].split()[0]), abs=1e-3)
 
 
-def test_a_comparison_opens_with_the_number_of_medians_that_differ_by_more_than_the_spread(compared):
+def test_a_comparison_opens_with_the_number_of_medians_outside_the_quartiles(compared):
     assert compared.conclusion == (
-        "2 of the 2 findings in both folders differ by more than the spread over runs: the median of "
-        f"{compared.names[0]} is outside the quartiles of {compared.names[1]}."
+        f"For 2 of the 2 findings in both folders, the median of {compared.names[0]} is outside the "
+        f"quartiles of {compared.names[1]}."
     )
     same = dataclasses.replace(compared, second=compared.first)
-    assert same.conclusion.startswith("0 of the 2 findings")
+    assert same.conclusion.startswith("For 0 of the 2 findings")
 
 
 def test_the_page_of_a_comparison_has_both_folders_beside_one_another(compared):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from jaxarch.io import read_npz
 from jaxarch.lab import cli
 from jaxarch.lab.disentangling import fig2, fig3, fig4, fig5, flips, measuring, strategies, trial
 from jaxarch.lab.disentangling.settings import StrategySettings
-from jaxarch.lab.harness import plan_of, report_on, run_in
+from jaxarch.lab.harness import paired, plan_of, report_on, run_in
 from jaxarch.lab.harness.catalogue import EXPERIMENTS, experiment
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
@@ -65,10 +66,35 @@ def test_a_report_opens_with_numbers_of_its_table(third, fourth, fifth, flipping
     assert f"of {len(best)} cells" in said[fig4]
     assert f"median test AUC in {best.sum().max()}, " in said[fig4]
     apart = fig5.similarity(read_table(fifth, fig5.BETWEEN))[("real->bin", "bin")].median()
-    assert f"(real->bin) and of bin are {apart:.2f} [" in said[fig5]
+    assert f"real->bin and bin {apart:.2f} [" in said[fig5]
     after = read_table(flipping).query("strategy == 'bin->flipped'")
     better = measuring.better_orientation(read_table(flipping))["1,2,3 v 4,5,6"]
     assert f"after {after[after['flipped'] == better]['flips'].median():.0f} [" in said[flips]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_the_conclusions_on_one_seed_have_no_nan(failed):
+    rows = [
+        {"task": "1 v 2", "flipped": flipped, "strategy": name, "seed": 0, "auc": auc, "loss": -auc}
+        for flipped in (False, True)
+        for name, auc in (("bin", 0.9), ("real", 0.8), ("bin->flipped", 0.95))
+    ]
+    table = pd.DataFrame(rows).assign(flips=3.0, locally_optimal=True, density=0.5)
+    if failed:
+        table.loc[table["strategy"] == "bin", ["auc", "loss"]] = np.nan
+    manifest = {"data": {"name": "digits"}}
+    of_strategies = measuring.compare_runs(table[table["strategy"] != flips.AFTER], ["flipped"])
+    of_flips = pd.concat(
+        measuring.compare_runs(table[table["strategy"] != "real"], ["flipped"], quantity).assign(
+            quantity=quantity
+        )
+        for quantity in ("loss", "auc")
+    )
+    for module, compared in ((strategies, of_strategies), (flips, of_flips)):
+        shown = SimpleNamespace(manifest=manifest, table=table, read=lambda name, of=compared: of)
+        said = " ".join(module.conclusion(shown))
+        assert "nan" not in said
+        assert "n = 1" in said or failed
 
 
 def test_every_strategy_is_explained_in_a_line():
@@ -236,13 +262,13 @@ def test_figure_4_compiles_a_training_once_for_all_tasks_and_sizes(tmp_path, cap
 def test_comparisons_turn_round_with_the_strategy_that_they_are_of(fourth):
     comparisons = read_table(fourth, fig4.COMPARISONS)
     ours, theirs = (
-        measuring.against(comparisons, name)
+        paired.against(comparisons, name)
         .set_index([*fig4.CELL, "against"])["mean"]
         .xs(other, level="against")
         for name, other in (("bin", "real"), ("real", "bin"))
     )
     assert np.allclose(ours, -theirs)
-    low, high = (measuring.against(comparisons, "bin")[name] for name in ("mean_low", "mean_high"))
+    low, high = (paired.against(comparisons, "bin")[name] for name in ("mean_low", "mean_high"))
     assert (low <= high).all()
 
 

@@ -87,9 +87,9 @@ def test_the_conclusion_has_the_lowest_certified_errors_beside_measured_ones(sma
     for of in (table[~ones], table[ones]):
         bounds = of.groupby("strategy")["training_bound"].median()
         measured = of.groupby("strategy")["held_out_errors"].median()[bounds.idxmin()]
-        assert f", {bounds.min():.3f} [" in made.conclusion
+        assert f" {bounds.min():.3f} [" in made.conclusion
         assert f"({bounds.idxmin()} " in made.conclusion
-        assert f"where {measured:.3f} [" in made.conclusion
+        assert f"measured on held-out rows: {measured:.3f} [" in made.conclusion
     above = (table["held_out_errors"] > table["training_bound"]).sum()
     assert f"in {above} of {len(table)} runs" in made.conclusion
     assert {f"- {name}" for name in table["strategy"]} <= {str(line).split(":")[0] for line in made.body}

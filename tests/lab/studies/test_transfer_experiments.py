@@ -14,7 +14,7 @@ from small import same
 import jaxarch
 from jaxarch import ArgumentError
 from jaxarch.io import read_npz
-from jaxarch.lab.harness import Parts, plan_of, report_on, run_in
+from jaxarch.lab.harness import Parts, paired, plan_of, report_on, run_in
 from jaxarch.lab.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_manifest, read_table
@@ -183,12 +183,12 @@ def test_the_conclusion_has_ap_the_whole_network_and_differences_to_rivals(folde
     table, made = read_table(folder), report_on(folder, transfer.EXPERIMENT)
     medians = table.groupby([*trial.CELL, "strategy"])["accuracy"].median().unstack("strategy")
     assert f"AP has a test accuracy of {medians['AP'].median():.3f} [" in made.conclusion
-    whole = table.query("strategy == 'parent'")["accuracy"].median()
+    whole = table.query("strategy == 'parent'").groupby(["weights", "size"])["accuracy"].median().median()
     assert f"the whole network has {whole:.3f} [" in made.conclusion
     pairs = read_table(folder, reporting.COMPARISONS).query("first == 'AP'").groupby("second")["median"]
     for rival in ("IMP", "random"):
         assert f"minus {rival} {pairs.median()[rival]:+.3f} [" in made.conclusion
-    assert "p < 0.05 in 0 of 8 (with n = 2 no p can be)" in made.conclusion
+    assert "adjusted p < 0.05: none of 8 can be with n = 2" in made.conclusion
     explained = [line.split(":")[0] for line in made.body if str(line).startswith("- ")]
     assert explained[:4] == ["- AP", "- IMP", "- random", "- METHOD->reshuffled"]
 
@@ -220,6 +220,15 @@ def test_the_conclusion_is_of_the_methods_at_hand_in_any_order(methods, words):
     said = " ".join(transfer.conclusion(transfer_of(methods)))
     assert words in said
     assert "nan" not in said
+
+
+def test_the_differences_of_ap_are_shown_in_any_order_of_the_methods():
+    compared = transfer_of(("random", "AP", "IMP")).read(reporting.COMPARISONS)
+    rows = transfer._against(paired.against(compared, "AP")).rows
+    assert {row[0]: row[1:] for row in rows} == {
+        "random, 10, he": ("+.350 1/1",) * 2,
+        "IMP, 10, he": ("-.350 0/1",) * 2,
+    }
 
 
 @pytest.mark.long

@@ -1,0 +1,64 @@
+"""Paired differences in reports: rows of `jaxarch.metrics.paired_differences`, selected and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jaxarch.metrics import paired_differences
+
+LEVEL = 0.05
+"""Level below which a p counts in a conclusion."""
+TURNED = {"median": "median", "q25": "q75", "q75": "q25", "mean": "mean", "mean_low": "mean_high"}
+TURNED |= {"mean_high": "mean_low", "effect": "effect"}
+
+
+def against(comparisons: pd.DataFrame, reference: str, other: str | None = None) -> pd.DataFrame:
+    """Select one method's comparisons with all others or with one, signed as `reference - against`."""
+    first, second = (comparisons[comparisons[side] == reference] for side in ("first", "second"))
+    turned = second.copy()
+    turned[list(TURNED)] = -second[list(TURNED.values())].to_numpy()
+    turned["wins"] = second["runs"] - second["wins"]
+    both = pd.concat([first.assign(against=first["second"]), turned.assign(against=second["first"])])
+    both = both.drop(columns=["first", "second"]).sort_index()
+    return both if other is None else both[both["against"] == other]
+
+
+def difference(first: pd.Series, second: pd.Series) -> dict[str, Any]:
+    """Compare two measurements of the same runs, by index, as a row of `paired_differences`."""
+    values = {"first": first.to_numpy(), "second": second.reindex(first.index).to_numpy()}
+    (row,) = paired_differences(values).to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
+def in_words(pair: Mapping[str, Any] | pd.Series, form: str, column: str = "p") -> str:
+    """Format a difference, as in +0.014 [+0.010, +0.020], n = 6, p = 0.03.
+
+    With too few runs for a test there is no p; without a run there is a dash. `column` may be `p_adjusted`.
+    """
+    if np.isnan(pair["median"]):
+        return "-"
+    middle, low, high = (format(pair[name], f"+{form}") for name in ("median", "q25", "q75"))
+    name = "adjusted p" if column == "p_adjusted" else "p"
+    tested = "" if np.isnan(pair[column]) else f", {name} = {pair[column]:.2g}"
+    return f"{middle} [{low}, {high}], n = {pair['runs']:.0f}{tested}"
+
+
+def decidable(runs: float) -> bool:
+    """Return whether so few pairs can have a p below `LEVEL`.
+
+    The least two-sided p of Wilcoxon's test is that of differences that all have the same sign.
+    """
+    return bool(2.0 ** (1 - runs) < LEVEL)
+
+
+def significant(pairs: pd.DataFrame, column: str) -> str:
+    """Count the differences of each sign whose p, in a column, is below `LEVEL`; say so if none can be."""
+    runs = pairs["runs"].max()
+    if not decidable(runs):
+        return f"none of {len(pairs)} can be with n = {runs:.0f}"
+    small = pairs[pairs[column] < LEVEL]
+    return f"{(small['median'] > 0).sum()} above and {(small['median'] < 0).sum()} below 0, of {len(pairs)}"
