@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.table import Table
@@ -150,23 +151,37 @@ def listed_as_markdown(claims: Iterable[Claim]) -> str:
       >>> print(page.splitlines()[-1])
       | `D.zero-mean-error` | E(r) = 0 | refuted | 2 counterexamples |
     """
-    rows = [_row(claim) for claim in items("claims", claims, Claim, "jaxarch.lab.claims.Claim")]
-    return "\n".join([*_HEAD, *rows, ""])
+    listed = items("claims", claims, Claim, "jaxarch.lab.claims.Claim")
+    head = _HEAD.format(totals=_totals(listed))
+    return "\n".join([head, *map(_row, listed), ""])
 
 
-_HEAD = (
-    "# Claims",
-    "",
-    "What the papers state and what jaxarch adds, and how each is known. *Proved* and *refuted by hand*",
-    "lead to the proof, which is for all sizes. *In symbols* is a check by algebra, *proved on a box* one",
-    "by interval arithmetic, *exactly* one in whole numbers or fractions, in the cases that are named;",
-    "*sampled* is in floating point, in 10,000 cases drawn from the ranges of the named variables.",
-    "`jaxarch claims CLAIM` runs the checks of a claim and says what they found, and",
-    "`jaxarch claims --list --format markdown > docs/claims.md` writes this page.",
-    "",
-    "| claim | statement | verdict | known |",
-    "| --- | --- | --- | --- |",
-)
+_HEAD = """# Claims
+
+Each row is a statement of a paper, or of jaxarch, and programs check it. {totals}
+`jaxarch claims CLAIM` runs the checks of a claim and says what they found. An id such as
+`D.lemma-4.2` begins with its paper, [D], [A] or [S]; the other claims are jaxarch's own. The last
+column says how a claim is known:
+
+- *proved*, *refuted by hand*: the link leads to the proof, for all sizes.
+- *in symbols*: by algebra.
+- *proved on a box*: by interval arithmetic, over all of the ranges named.
+- *exactly*: in whole numbers or fractions, in the cases named.
+- *sampled*: in floating point, in 10,000 cases drawn from the ranges of the named variables.
+- *counterexample*: cases in which the statement, or what is printed, is false.
+
+`jaxarch claims --list --format markdown > docs/claims.md` writes this page.
+
+| claim | statement | verdict | known |
+| --- | --- | --- | --- |"""
+
+
+def _totals(claims: Sequence[Claim]) -> str:
+    """Count the claims of each verdict in a sentence."""
+    counts = Counter(claim.verdict for claim in claims)
+    verdicts = {"holds": "hold", "holds as corrected": "hold as corrected", "refuted": "are refuted"}
+    parts = [f"{counts[verdict]} {words}" for verdict, words in verdicts.items()]
+    return f"Of {len(claims)} claims {parts[0]}, {parts[1]}, and {parts[2]}."
 
 
 def _row(claim: Claim) -> str:
