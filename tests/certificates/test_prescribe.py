@@ -70,7 +70,7 @@ def test_the_curvature_of_a_quadratic_is_found_and_the_rate_is_that_of_the_desce
     assert found.rate == pytest.approx(expected, rel=1e-3)
     assert found.rate >= expected * (1 - 1e-5)
     assert (found.hard, found.soft, found.estimated) == (40.0, 2.0, ("L",))
-    assert "L may be larger elsewhere" in str(found)
+    assert "L may be larger at other masks" in str(found)
 
 
 def test_the_curvature_is_the_largest_of_either_sign_at_any_of_the_masks():
