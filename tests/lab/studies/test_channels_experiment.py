@@ -121,7 +121,8 @@ def test_a_smaller_network_that_computes_something_else_is_not_reported(task, mo
     monkeypatch.setattr(
         cutting, "shrink", lambda network, problem: SimpleNamespace(network=moved, problem=problem)
     )
-    with pytest.raises(RuntimeError, match=r"the smaller network's outputs differ by .*; please report this as a bug"):
+    message = "the smaller network's outputs differ by .*; please report this as a bug"
+    with pytest.raises(RuntimeError, match=message):
         cutting.cut(network, one, task, rows, outputs)
 
 
