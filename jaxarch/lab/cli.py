@@ -173,7 +173,7 @@ def _run_and_report(
             # The manifest keeps these warnings, and they are printed under the table.
             warnings.simplefilter("ignore", category)
         if progress is not None:
-            progress.doing("reading the data")
+            progress.doing("reading the data and planning the run")
         run_in(folder, chosen, settings, progress, executor)
         if not is_first:
             return None, None

@@ -88,6 +88,7 @@ def fit(
     job = Job(make, mesh, options, Stopwatch(), name, same, team, shares)
     if begun is None:
         beside = team.neighbours(f"{name}: hosts")
+        getattr(options.progress, "doing", lambda words: None)(f"{name}: compiling")
         fits, needed = width_of(make, mesh, inputs, options, job.watch, shares.devices, beside)
         # All processes train equally many runs per device, so the least free memory decides.
         per_device = team.least(f"{name}: width", fits)

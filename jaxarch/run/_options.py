@@ -193,7 +193,8 @@ class FitOptions:
       progress: called at every chunk's end with a `Progress`: step, losses, and, if asked, the densities. A
         method `begins`, if there is one, is called with a `RunPlan`, the resources of the training. That
         happens before the first step, unless the training resumes from a checkpoint. A method `doing` is
-        called with the name of a stage that does not train, before it runs, and with "" after it.
+        called with what is waited for, the compilation of a training or a stage that does not train, and
+        with "" when a stage is over.
       early_stopping: needs the problem's `validation` rows, unless its metric is the `gap`.
       schedule: `(step, settings) -> settings`: temperatures, learning rates or penalties that change while
         training. It is called with the first step of every chunk and the settings that the fit was given.

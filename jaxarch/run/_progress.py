@@ -40,8 +40,8 @@ class _Wait(NamedTuple):
 class ProgressBar:
     """Progress as bars: `with ProgressBar() as bar: over_seeds(..., progress=bar)`.
 
-    Each training has one bar. Until its first chunk ends, the bar says that the program is being compiled,
-    and the memory that it takes; then it has step, time left and median loss. If the runs are trained in
+    Each training has one bar, and a line while its program is compiled. Until its first chunk ends, the bar
+    says how much memory it takes; then it has step, time left and median loss. If the runs are trained in
     groups, the steps are those of all groups. A stage that does not train has a line while it runs. Where a
     line would not fit the terminal, names are cut off, and numbers are not.
 
@@ -100,7 +100,7 @@ class ProgressBar:
         self.doing("")
         if self._bars.live.is_started and plan.name not in self._tasks:
             takes = "" if plan.memory is None else f", {in_bytes(plan.memory.whole)} a device"
-            self._tasks[plan.name] = self._bars.add_task(plan.name, total=None, told=f"compiling{takes}")
+            self._tasks[plan.name] = self._bars.add_task(plan.name, total=None, told=f"first steps{takes}")
 
     def __call__(self, progress: Progress) -> None:
         """Show a chunk's end."""

@@ -46,10 +46,10 @@ def test_at_80_columns_a_long_name_is_cut_off_and_no_number_is():
     assert "loss -1.23e+03" in last
 
 
-def test_before_its_first_chunk_ends_a_training_is_said_to_compile_with_its_memory():
-    assert re.search(
-        r"bin: two_temperature .* compiling, \S+ \S+ a device", shown(terminal=True, inside=True)
-    )
+def test_a_training_is_said_to_compile_and_then_to_take_its_first_steps_with_its_memory():
+    text = shown(terminal=True, inside=True)
+    first = re.search(r"bin: two_temperature .* first steps, \S+ \S+ a device", text)
+    assert "bin: two_temperature: compiling" in text[: first.start()]
 
 
 def test_a_stage_that_does_not_train_has_a_line_on_a_terminal_while_it_runs():

@@ -178,7 +178,7 @@ column says how a claim is known:
 
 def _totals(claims: Sequence[Claim]) -> str:
     """Count the claims of each verdict in a sentence."""
-    counts = Counter(claim.verdict for claim in claims)
+    counts = Counter[str](claim.verdict for claim in claims)
     verdicts = {"holds": "hold", "holds as corrected": "hold as corrected", "refuted": "are refuted"}
     parts = [f"{counts[verdict]} {words}" for verdict, words in verdicts.items()]
     return f"Of {len(claims)} claims {parts[0]}, {parts[1]}, and {parts[2]}."

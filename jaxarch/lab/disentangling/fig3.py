@@ -200,6 +200,9 @@ def conclusion(results: Results) -> Iterable[str]:
     hard = sharpest["hard"].iloc[0]
     side = trial.versus(table["task"].iloc[0], False)
     said = f"{results.manifest['data']['name']} {side}, {table['variant'].iloc[0]}, M_hard = {hard:g}"
+    if not losses[best].notna().any():
+        yield f"{said}: all runs met NaN or infinity."
+        return
     yield (
         f"{said}: the training loss F is lowest at M_soft = {best:g}, {tables.inline(losses[best], '.1f')} "
         f"({tables.counted([losses[best]])}; lower is better)."

@@ -115,9 +115,12 @@ def conclusion(results: Results) -> Iterable[str]:
     table, name = results.table, results.manifest["data"]["name"]
     best = best_strategies(table)
     counts = best.sum().sort_values(ascending=False)
+    if counts.empty:
+        yield f"{name}: no strategy of [D] was run."
+        return
     yield (
-        f"{name}: of {len(best)} cells (task x training size x orientation), {counts.index[0]} has the "
-        f"highest median test AUC in {counts.iloc[0]}, ties included."
+        f"{name}: of the strategies of [D], {counts.index[0]} has the highest median test AUC in "
+        f"{counts.iloc[0]} of {len(best)} cells (task x training size x orientation), ties included."
     )
     if (family := _family(best)) is not None:
         yield f"In {family} cells it is bin, a learned mask with all weights 1, or bin->real."
@@ -223,7 +226,7 @@ def _best(table: pd.DataFrame) -> Table:
     rows = [(str(name), f"{count}") for name, count in best.sum().sort_values(ascending=False).items()]
     if (family := _family(best)) is not None:
         rows.append(("bin or bin->real", f"{family}"))
-    title = f"number of cells, of {len(best)}, in which a strategy has the highest median AUC"
+    title = f"number of cells, of {len(best)}, in which a strategy of [D] has the highest median AUC"
     return tables.table(title, ("", "cells"), rows)
 
 

@@ -47,18 +47,25 @@ def in_words(pair: Mapping[str, Any] | pd.Series, form: str, column: str = "p") 
     return f"{middle} [{low}, {high}], n = {pair['runs']:.0f}{tested}"
 
 
-def decidable(runs: float) -> bool:
-    """Return whether so few pairs can have a p below `LEVEL`.
+def decidable(runs: float, tests: int = 1) -> bool:
+    """Return whether so many pairs can have a p below `LEVEL`, adjusted for a number of tests.
 
-    The least two-sided p of Wilcoxon's test is that of differences that all have the same sign.
+    The least two-sided p of Wilcoxon's test is that of differences that all have the same sign. The
+    adjustment by Benjamini and Yekutieli multiplies equal p by 1 + 1/2 + ... + 1/tests.
     """
-    return bool(2.0 ** (1 - runs) < LEVEL)
+    return bool(2.0 ** (1 - runs) * sum(1 / (i + 1) for i in range(tests)) < LEVEL)
 
 
-def significant(pairs: pd.DataFrame, column: str) -> str:
-    """Count the differences of each sign whose p, in a column, is below `LEVEL`; say so if none can be."""
+def significant(pairs: pd.DataFrame, column: str, tests: int = 1) -> str:
+    """Count the differences of each sign whose p, in a column, is below `LEVEL`; say so if none can be.
+
+    Args:
+      pairs: rows of `against`.
+      column: `p`, or `p_adjusted` for a number of tests.
+      tests: that number.
+    """
     runs = pairs["runs"].max()
-    if not decidable(runs):
+    if not decidable(runs, tests):
         return f"none of {len(pairs)} can be with n = {runs:.0f}"
     small = pairs[pairs[column] < LEVEL]
     return f"{(small['median'] > 0).sum()} above and {(small['median'] < 0).sum()} below 0, of {len(pairs)}"

@@ -11,6 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import one_line
 from jaxarch.lab.harness.combined import COMBINED
 from jaxarch.lab.harness.experiment import Experiment
 from jaxarch.lab.harness.results import Results
@@ -36,13 +38,16 @@ class FolderReport:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the conclusion, the body, then the warnings under a heading of their own."""
         yield Text(f"\n{self.conclusion}")
-        in_list = False
+        after_table = False
         for part in self.body:
-            is_item = isinstance(part, str) and part.startswith(ITEM)
-            if is_item and not in_list:
-                yield ""
-            in_list = is_item
-            yield _hanging(ITEM, part.removeprefix(ITEM)) if isinstance(part, str) and is_item else part
+            if isinstance(part, str):
+                if after_table:
+                    yield ""
+                is_item = part.startswith(ITEM)
+                yield _hanging(ITEM, part.removeprefix(ITEM)) if is_item else Text(part)
+            else:
+                yield part
+            after_table = not isinstance(part, str)
         if self.warnings:
             yield Text("\nwarnings", "bold")
         yield from (_hanging(WARNING, warning) for warning in self.warnings)
@@ -69,7 +74,15 @@ def report_on(folder: Path | Results, experiment: Experiment) -> FolderReport:
             warnings.append(part.removeprefix(WARNING))
         else:
             body.append(part)
-    return FolderReport(" ".join(experiment.conclusion(results)), tuple(body), tuple(warnings))
+    try:
+        conclusion = " ".join(experiment.conclusion(results))
+    except ArgumentError:
+        raise
+    except Exception as error:
+        # The tables are worth more than the sentences above them.
+        conclusion = "See the tables."
+        warnings.append(f"the conclusion could not be written ({type(error).__name__}: {one_line(error)})")
+    return FolderReport(conclusion, tuple(body), tuple(warnings))
 
 
 def _of_workers(manifest: dict[str, Any]) -> Iterable[str]:

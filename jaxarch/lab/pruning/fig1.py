@@ -235,8 +235,9 @@ def explain(settings: Mapping[str, Any]) -> list[str]:
     return [
         "- t_s: inverse temperature of the mask that the gradient passes through; the mask in the loss has "
         f"t_l = {settings['hard']:g}",
-        f"- step {settings['early']}, step {settings['steps']}: the objective at this step: cross entropy, "
-        f"gamma = {settings['strength']:g} times the connections, and gamma |weights|^2",
+        f"- step {settings['early']}, step {settings['steps']}: mean objective of {WINDOW} steps "
+        f"around it: cross entropy, gamma = {settings['strength']:g} times the connections, and gamma "
+        "|weights|^2",
         "- density: share of connections left after the last step",
     ]
 

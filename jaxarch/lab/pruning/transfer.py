@@ -73,9 +73,10 @@ def conclusion(results: Results) -> Iterable[str]:
     yield f"The highest median is that of {', '.join(counts)} of these cells, ties included."
     rivals = [name for name in RIVALS if name in methods and name != ours] or methods[1:2]
     pairs = {name: paired.against(comparisons, ours, name) for name in rivals}
+    tests = len(methods) * (len(methods) - 1) // 2
     said = "; ".join(
         f"minus {name} {tables.inline(of['median'], '+.3f')} (cells with adjusted p < {paired.LEVEL:g}: "
-        f"{paired.significant(of, 'p_adjusted')})"
+        f"{paired.significant(of, 'p_adjusted', tests)})"
         for name, of in pairs.items()
     )
     yield f"Paired by seed, {ours} over the same cells: {said}."

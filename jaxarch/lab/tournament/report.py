@@ -131,7 +131,7 @@ def _explained(settings: Mapping[str, Any], table: pd.DataFrame, order: list[str
             yield f"- {name}: a method of your own, from {Path(settings['own']).name}"
     yield f"- {DENSE}: the whole network, trained for as long as a method that trains once"
     yield f"- {CHANCE}: accuracy of always predicting the most frequent class"
-    yield "- mean rank: 1 is the best; mean over seeds [95% interval] of the ranks averaged over densities"
+    yield "- mean rank: 1 is the best; ranks averaged over densities, ranked again; mean over seeds [95%]"
     if table["accuracy"].isna().any():
         yield "- failed: runs that met NaN or infinity; they come last in the ranks"
 

@@ -112,6 +112,17 @@ def test_a_report_has_a_conclusion_then_settings_tables_and_arrays_then_warnings
     )
 
 
+def test_a_conclusion_that_fails_costs_no_table(folder):
+    def fails(results):
+        raise KeyError("absent")
+        yield
+
+    report = report_on(folder, dataclasses.replace(TOY, conclusion=fails))
+    assert report.conclusion == "See the tables."
+    assert report.body == ("[3, 4] of 0.1", "[0, 1, 2]")
+    assert report.warnings[-1] == "the conclusion could not be written (KeyError: 'absent')"
+
+
 def test_a_printed_report_opens_with_its_conclusion_and_ends_with_its_warnings(folder):
     console = Console(width=80, file=StringIO())
     console.print(report_on(folder, TOY))

@@ -44,3 +44,11 @@ def test_it_is_said_if_there_are_too_few_runs_for_any_p(runs, words):
     pair = paired.difference(pd.Series(np.full(runs, 2.0)), pd.Series(np.ones(runs)))
     assert paired.decidable(runs) == (runs > 5)
     assert paired.significant(pd.DataFrame([pair]), "p") == words
+
+
+@pytest.mark.parametrize(("runs", "enough"), [(6, False), (7, False), (8, True)])
+def test_an_adjusted_p_needs_more_runs(runs, enough):
+    """Eight methods that all differ in the same order have the least p that 28 tests can have."""
+    values = {f"method {i}": i + np.linspace(0, 0.1 * i, runs) for i in range(8)}
+    pairs = paired_differences(values)
+    assert paired.decidable(runs, len(pairs)) == enough == (pairs["p_adjusted"].min() < paired.LEVEL)
