@@ -20,7 +20,6 @@ from jaxarch.lab.html_report import grids
 from jaxarch.lab.html_report.grids import Grid
 from jaxarch.lab.html_report.pages import page
 from jaxarch.lab.html_report.report import Figure, Reported, device, spread, summary
-from jaxarch.lab.reproduction import Measurement
 from jaxarch.lab.results import read_manifest
 
 FACTS = {
@@ -67,13 +66,16 @@ class Comparison:
     def conclusion(self) -> str:
         """Number of findings of the first folder outside the quartiles of the second."""
         ours, theirs = self.first.findings, self.second.findings
-        both = [what for what in ours if what in theirs]
-        if not both:
-            return "No finding is in both folders."
-        outside = sum(not _within_quartiles(ours[what], theirs[what]) for what in both)
+        within = [
+            of.q25 <= ours[what].median <= of.q75
+            for what, of in theirs.items()
+            if what in ours and of.q25 is not None and of.q75 is not None
+        ]
+        if not within:
+            return "No finding with quartiles is in both folders."
         return (
-            f"For {outside} of the {len(both)} findings in both folders, the median of {self.names[0]} is "
-            f"outside the quartiles of {self.names[1]}."
+            f"For {within.count(False)} of the {len(within)} findings with quartiles in both folders, the "
+            f"median of {self.names[0]} is outside the quartiles of {self.names[1]}."
         )
 
     @property
@@ -176,13 +178,6 @@ def _names(first: Reported, second: Reported) -> tuple[str, str]:
     if ours.name != theirs.name:
         return ours.name, theirs.name
     return str(first.results.folder), str(second.results.folder)
-
-
-def _within_quartiles(ours: Measurement, theirs: Measurement) -> bool:
-    """Return whether a median lies within the other's quartiles, or equals it if there are none."""
-    low = theirs.median if theirs.q25 is None else theirs.q25
-    high = theirs.median if theirs.q75 is None else theirs.q75
-    return low <= ours.median <= high
 
 
 def _within(manifest: Mapping[str, Any], *path: str) -> Any:

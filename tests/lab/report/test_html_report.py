@@ -269,8 +269,8 @@ def test_a_comparison_has_the_settings_that_differ_and_differences_of_medians(co
 
 def test_a_comparison_opens_with_the_number_of_medians_outside_the_quartiles(compared):
     assert compared.conclusion == (
-        f"For 2 of the 2 findings in both folders, the median of {compared.names[0]} is outside the "
-        f"quartiles of {compared.names[1]}."
+        "For 2 of the 2 findings with quartiles in both folders, the median of "
+        f"{compared.names[0]} is outside the quartiles of {compared.names[1]}."
     )
     same = dataclasses.replace(compared, second=compared.first)
     assert same.conclusion.startswith("For 0 of the 2 findings")
