@@ -183,7 +183,7 @@ def test_the_clip_is_the_prescribed_one_and_the_gap_is_bounded_as_it_says():
 def test_too_few_steps_prescribe_no_clip_and_say_how_many_would():
     few = jaxarch.prescribe(two_temperature(mean=0.0, std=1.0, steps=10), KEY, learning(), smoothness=10.0)
     assert few.clip is None
-    number = int(re.search(r"some ([\d,]+) would", lines(few)["clip"].why)[1].replace(",", ""))
+    number = int(re.search(r"about ([\d,]+) would", lines(few)["clip"].why)[1].replace(",", ""))
     enough = two_temperature(mean=0.0, std=1.0, steps=number)
     assert jaxarch.prescribe(enough, KEY, learning(), smoothness=10.0).clip is not None
     half = two_temperature(mean=0.0, std=1.0, steps=number // 2)

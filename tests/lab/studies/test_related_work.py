@@ -234,7 +234,7 @@ def test_looks_that_are_further_apart_than_the_training_is_long_are_refused():
 def test_tickets_are_told_compared_and_drawn(tmp_path):
     settings = TicketSettings(seeds=3, widths=(12,), steps=40, every=20, rounds=2, reinitialised=1)
     assert any(
-        "9 trainings of tickets and 6 of reinitialised" in line
+        "9 trainings of tickets and 6 with reinitialised" in line
         for line in plan_of(tickets.EXPERIMENT, settings)
     )
     assert time_of(tickets.EXPERIMENT, settings)[0].startswith("time: about")
