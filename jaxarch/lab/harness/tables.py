@@ -106,20 +106,20 @@ def median(values: Iterable[float], form: str) -> str:
 
 def spread(values: Iterable[float], form: str) -> str:
     """Format median and quartiles, as in .947 [.944 .955]."""
-    measured = quartiles(np.asarray(values))
-    if np.isnan(measured[0]):
-        return "-"
-    middle, low, high = (_without_zero(format(value, form)) for value in measured)
-    return f"{middle} [{low} {high}]"
+    parts = [_without_zero(part) for part in _quartiles(values, form)]
+    return f"{parts[0]} [{parts[1]} {parts[2]}]" if parts else "-"
 
 
 def inline(values: Iterable[float], form: str) -> str:
     """Format median and quartiles for a sentence, as in 0.947 [0.944, 0.955]."""
+    parts = _quartiles(values, form)
+    return f"{parts[0]} [{parts[1]}, {parts[2]}]" if parts else "-"
+
+
+def _quartiles(values: Iterable[float], form: str) -> list[str]:
+    """Format the median and both quartiles of the finite values; none if no value is finite."""
     measured = quartiles(np.asarray(values))
-    if np.isnan(measured[0]):
-        return "-"
-    middle, low, high = (format(value, form) for value in measured)
-    return f"{middle} [{low}, {high}]"
+    return [] if np.isnan(measured[0]) else [format(value, form) for value in measured]
 
 
 def counted(groups: Iterable[Iterable[float]]) -> str:
