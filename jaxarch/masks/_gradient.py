@@ -77,17 +77,18 @@ def _tangent(
 ) -> tuple[Array, Array]:
     scores, hard, soft = primals
     # The tangents of the temperatures are dropped: they receive no gradient, at any order.
-    slope = _slope(scores, jax.lax.stop_gradient(soft), factor)
-    tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
+    pace = slope(scores, jax.lax.stop_gradient(soft), factor)
+    tangent = (pace * tangents[0].astype(pace.dtype)).astype(scores.dtype)
     # Return the function itself, so that the derivative of this value is the soft one again.
     return _two_temperature(scores, hard, soft, factor), tangent
 
 
-def _slope(scores: Array, soft: Array, factor: bool) -> Array:
+def slope(scores: Array, soft: Array, factor: bool) -> Array:
+    """Return the slope of the soft sigmoid, with its factor `soft` or without."""
     # The sigmoid at -|x| is at most 1/2. At large positive x, 1 - sigma(x) would round to 0.
     below = jax.nn.sigmoid(-jnp.abs(soft * _work(scores)))
-    slope = below * (1 - below)
-    return soft * slope if factor else slope
+    product = below * (1 - below)
+    return soft * product if factor else product
 
 
 def _work(scores: Array) -> Array:

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch._internal.errors import check_flag
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, merge
-from jaxarch.masks import apply_mask, check_density
+from jaxarch.masks import Scope, apply_mask, check_density, check_scope
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
@@ -22,14 +23,19 @@ from jaxarch.search._within import within
 
 @method("J. Diffenderfer and B. Kailkhura, 2021")
 def biprop(
-    density: ArrayLike = 0.5, *, where: Where = matrices, **descent: Unpack[DescentChanges]
+    density: ArrayLike = 0.5,
+    *,
+    scope: Scope = "layer",
+    rescale: bool = False,
+    where: Where = matrices,
+    **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Learn which connections to keep in a network with two weights per leaf, `alpha` and `-alpha`.
 
     The network computes with `alpha m o sign(theta)`, theta the problem's initial parameters. The mask `m`
-    keeps the largest `|s|` of each leaf, the share `density` of it. `alpha = |m o theta|_1 / |m|_1` is the
-    mean size of the weights that m keeps. The scores s descend like those of `edge_popup`, as if the leaf
-    were `|s| o theta`, through which alpha has no gradient:
+    keeps the largest `|s|`, the share `density` of each leaf or of all leaves together. In each leaf,
+    `alpha = |m o theta|_1 / |m|_1` is the mean size of the weights that m keeps. The scores s descend like
+    those of `edge_popup`, as if the leaf were `|s| o theta`, through which alpha has no gradient:
 
         ds = sign(s) theta o dL/d(alpha m o sign(theta)).
 
@@ -38,9 +44,10 @@ def biprop(
     Activations are the model's own; in the paper's second kind of networks they are binary.
 
     Args:
-      density: the share of connections that are kept in each leaf, in (0, 1]. All together they are exactly
-        `round(density D)` of D, as with `masks.keep(..., scope="layer")`. May be traced: a sweep is one
-        program.
+      density: the share of connections that are kept, in (0, 1]. All together they are exactly
+        `round(density D)` of D, as with `masks.keep`. May be traced: a sweep is one program.
+      scope: how the kept connections spread over leaves, as in `edge_popup`.
+      rescale: whether alpha is divided by the square root of the density, as in `edge_popup`.
       where: which leaves are masked and binary, by path. By default kernels but neither biases nor norm
         scales. Leaves that are not masked keep their initial values.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
@@ -50,7 +57,7 @@ def biprop(
       the final scores.
 
     Raises:
-      ArgumentError: a density outside (0, 1].
+      ArgumentError: a density outside (0, 1], an unknown `scope`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -62,11 +69,13 @@ def biprop(
       0.25 8 True
     """
     check_density("density", density)
+    check_scope(scope)
+    check_flag("rescale", rescale)
     return ranked_training(
         name="biprop",
         params=_params,
         network=_network,
-        settings=Settings(density, "initial", where),
+        settings=Settings(density, scope, "initial", rescale, where),
         descent=own_descent(descent),
     )
 

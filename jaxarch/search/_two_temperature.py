@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -25,17 +25,20 @@ from jaxarch._internal.errors import (
     is_traced,
     shown,
 )
-from jaxarch._internal.trees import PyTree, Where, matrices, merge, select, select_floating, unselected
+from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select, select_floating, unselected
 from jaxarch.masks import (
+    Scope,
     apply_mask,
     check_clip,
     check_density,
+    check_scope,
     check_temperatures,
     clip_scores,
     init_scores,
     soft_mask,
     weight_free,
 )
+from jaxarch.masks._sized import size_thresholds, sized
 from jaxarch.masks._units import Connections, GroupUnits, NOfM, Units, UnitsLike
 from jaxarch.optim import clip_scores as clipping
 from jaxarch.run._descent import DescentChanges, own_descent
@@ -45,13 +48,14 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._records import Start
 from jaxarch.run._training import Training, TrainState
 from jaxarch.run._training_info import TrainingInfo
+from jaxarch.search._fixed_weights import Function, check_weights, fixed_weights, rescaled
 from jaxarch.search._scored import at_step, check_at_steps
 from jaxarch.search._units import check_units, needs_of, units_of
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.theory.optimality import duality_gap
 from jaxarch.transforms._densities import layers_emptied
 
-Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
+Weights = Literal["ones", "initial", "signed constant"] | Function
 Penalty = Callable[[PyTree], Array]
 """A function of the mask, numbers in [0, 1] in the structure of the masked leaves."""
 
@@ -73,6 +77,7 @@ class Settings:
     hard: ArrayLike | optax.Schedule
     soft: ArrayLike
     weights: Weights
+    rescale: bool
     where: Where
     mean: ArrayLike
     std: ArrayLike
@@ -80,15 +85,25 @@ class Settings:
     factor: bool
     units: tuple[str, ...] | Units
     density: ArrayLike | None
+    scope: Scope
     clip: ArrayLike | None
     penalty: Penalty | None
 
 
 class Fixed(NamedTuple):
-    """Fixed parts of the state: weights, their mask before, units of scores, `()` if no stage came before."""
+    """Fixed parts of the state.
+
+    Attributes:
+      weights: theta, and the leaves that are not masked.
+      mask: the mask of an earlier stage; `None` without.
+      left: booleans: the units that this mask left; `None` without.
+      units: units of the scores.
+      first: `()` if no stage came before.
+    """
 
     weights: PyTree
     mask: PyTree
+    left: PyTree
     units: Units
     first: tuple[()] | None
 
@@ -99,6 +114,7 @@ def two_temperature(
     soft: ArrayLike = 5.0,
     *,
     weights: Weights = "ones",
+    rescale: bool = False,
     where: Where = matrices,
     mean: ArrayLike = -10.0,
     std: ArrayLike = 5.0,
@@ -106,6 +122,7 @@ def two_temperature(
     factor: bool = True,
     units: UnitsLike = None,
     density: ArrayLike | None = None,
+    scope: Scope = "global",
     clip: ArrayLike | None = None,
     penalty: Penalty | None = None,
     **descent: Unpack[DescentChanges],
@@ -116,14 +133,34 @@ def two_temperature(
     `grad_v f(v) o dsigma_soft(w)` ([D] eq. 5). The search returns the network `1[w > 0] o theta`: with
     `weights="ones"` it has no weights at all.
 
+    A `density` holds the size during the search: the mask is `masks.sized_mask`, whose numbers sum to
+    `round(d D)` at every step. [D] has no size in the loss. Its masks drift to about half of all connections,
+    and ranked down to a tenth of them they are hardly better than random. Take weights that suit the size,
+    and a learning rate that falls to 0:
+
+        jaxarch.search.two_temperature(
+            density=0.02,
+            weights="signed constant",
+            rescale=True,
+            optimizer=optax.adam(optax.cosine_decay_schedule(0.04, steps)),
+            steps=steps,
+        )
+
+    Adam moves a score by about its learning rate a step, and a mask changes over scores of the width 1/hard.
+    So .04 crosses the width twice a step at `hard=50`; `hard` and the rate may change together.
+
     Args:
       hard: inverse temperature of the forward pass, positive; or a function of the step, an optax schedule. A
         growing schedule, such as `optax.exponential_decay(1.0, 2400, 50.0, end_value=50.0)`, begins with
         masks far from 0 and 1 and ends with nearly binary ones: less is lost when the scores are thresholded.
         May be traced, like all numbers here.
       soft: inverse temperature of the gradient, positive, at most `hard` at every step. [D] uses 50 and 5.
-      weights: theta. `ones` for weight-free networks, `initial` for the problem's initial parameters, or a
-        function `(key, selected) -> values` in the structure of the masked leaves.
+      weights: theta. `ones` for weight-free networks, `initial` for the problem's initial parameters, `signed
+        constant` for their signs times `sqrt(2/n)` (see `edge_popup`), or a function `(key, selected) ->
+        values` in the structure of the masked leaves.
+      rescale: whether theta is divided by the square root of the density, so that sums over the kept share of
+        a neuron's inputs vary as sums over all of them would. It needs a `density`, or N:M, and weights that
+        are not all 1.
       where: which leaves are masked, by path: a predicate on (path, leaf) or glob patterns. By default
         kernels but neither biases nor norm scales. Leaves that are not masked keep their initial values.
       mean: mean of the initial scores.
@@ -138,9 +175,12 @@ def two_temperature(
         `weights="initial", mean=2.0, std=1.0`, for instance: at the default `mean` hardly a unit is there,
         and under weights of 1 all units of a layer are alike. A group whose scores are all negative is
         removed as a whole. For the gradient of N:M see `masks.NOfM`.
-      density: d in (0, 1], for a network of a given size: the `round(d D)` largest scores are kept, whatever
-        their signs, instead of the positive ones. The loss does not depend on it: begin with about as many,
-        `mean=scipy.stats.norm.ppf(d), std=1.0`. May be traced.
+      density: d in (0, 1], for a network of a given size. The mask of every step sums to `round(d D)`, and
+        the `round(d D)` largest scores are kept at the end, whatever their signs. The `mean` of the scores
+        then does not matter. May be traced.
+      scope: how the kept connections, or units, spread over leaves: `global`, wherever the largest scores
+        are; `layer`, the same density in every leaf; `erk` (see `masks.keep`). Below some .003 a layer may
+        starve under `global`.
       clip: eps in (0, 1/2), to keep the mask within [eps, 1 - eps]: the scores begin and stay where
         `|hard w| <= log((1 - eps)/eps)` (see `optim.clip_scores`). May be traced. It excludes a `density` and
         N:M, which would have to choose among scores that are clipped alike.
@@ -155,9 +195,10 @@ def two_temperature(
       not all 1 and no stage came before; its `info` has `scores`, the final scores.
 
     Raises:
-      ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `scale`; units
-        that are not understood, or that the model does not have; a density outside (0, 1]; a clip outside
-        (0, 1/2), or combined with an option that compares scores.
+      ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights`, `scale` or
+        `scope`; units that are not understood, or that the model does not have; a density outside (0, 1]; a
+        `scope` or `rescale` without a size; a clip outside (0, 1/2), or combined with an option that compares
+        scores.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -175,33 +216,70 @@ def two_temperature(
     check_one_finite("mean", mean)
     check_one_strength("std", std)
     check_flag("factor", factor)
-    if not callable(weights) and not is_choice(weights, ("ones", "initial")):
-        raise ArgumentError(f"weights: expected 'ones', 'initial' or a function, got {shown(weights)}")
+    check_weights(weights, "ones", "initial", "signed constant")
     check_choice("scale", scale, ("1/hard", "absolute"))
     together = check_units(units)
-    if density is not None:
-        check_density("density", density)
-    if clip is not None:
-        check_clip(clip)
-        if density is not None or isinstance(together, NOfM):
-            ranked = "a density" if density is not None else "N:M"
-            raise ArgumentError(
-                f"clip: clipped scores are equal, so {ranked} cannot rank them; leave out clip or {ranked}"
-            )
+    _check_size(together, density, scope, clip, rescale=rescale, ones=is_choice(weights, ("ones",)))
+    is_sized = density is not None and not isinstance(together, NOfM)
     return Training(
         "two_temperature",
         _init,
         _params,
         _network,
-        Settings(hard, soft, weights, where, mean, std, scale, factor, together, density, clip, penalty),
+        Settings(
+            hard,
+            soft,
+            weights,
+            rescale,
+            where,
+            mean,
+            std,
+            scale,
+            factor,
+            together,
+            density,
+            scope,
+            clip,
+            penalty,
+        ),
         own_descent(descent),
         penalty=None if penalty is None else _penalty,
+        after_step=_thresholds if is_sized else None,
         wrap_optimizer=None if clip is None else _wrap_optimizer,
         gap=None if isinstance(together, NOfM) else _gap,
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
         remarks=layers_emptied,
     )
+
+
+def _check_size(
+    units: tuple[str, ...] | Units,
+    density: ArrayLike | None,
+    scope: Scope,
+    clip: ArrayLike | None,
+    *,
+    rescale: bool,
+    ones: bool,
+) -> None:
+    """Raise unless the options of a network's size fit each other."""
+    check_scope(scope)
+    check_flag("rescale", rescale)
+    ranked = "a density" if density is not None else "N:M" if isinstance(units, NOfM) else ""
+    if density is not None:
+        check_density("density", density)
+    elif scope != "global":
+        raise ArgumentError(f"scope: {shown(scope)} spreads a density over leaves; give a density")
+    if rescale and ones:
+        raise ArgumentError("rescale: weights of 1 have no size to change; give weights='signed constant'")
+    if rescale and not ranked:
+        raise ArgumentError("rescale: it divides weights by the root of a density; give a density")
+    if clip is not None:
+        check_clip(clip)
+        if ranked:
+            raise ArgumentError(
+                f"clip: clipped scores are equal, so {ranked} cannot rank them; leave out clip or {ranked}"
+            )
 
 
 def _check_hard(hard: ArrayLike | optax.Schedule, soft: ArrayLike, step: int | Array) -> None:
@@ -233,10 +311,55 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     scores = init_scores(scores_key, units.score(selected), settings.mean, settings.std, unit)
     if settings.clip is not None:
         scores = clip_scores(scores, settings.clip, first)
-    if callable(settings.weights):
-        params = merge(settings.weights(weights_key, selected), params)
-    fixed = Fixed(params, mask_before(network), units, () if network is None else None)
-    return TrainState(scores, fixed, model)
+    params = fixed_weights(settings.weights, weights_key, params, selected)
+    if settings.rescale:
+        params = rescaled(params, selected, _density(settings, units), settings.scope)
+    before = mask_before(network)
+    left = None if before is None else units.score_within(selected, map_selected(_there, selected, before))[1]
+    fixed = Fixed(params, before, left, units, () if network is None else None)
+    state = TrainState(scores, fixed, model)
+    counts = _counts(settings, state)
+    return state if counts is None else state._replace(memory=_thresholds(settings, state))
+
+
+def _there(leaf: Array, mask: Array | None) -> Array:
+    """Return the earlier mask of a leaf: all of it if that mask leaves it out."""
+    return jnp.ones(leaf.shape, bool) if mask is None else mask
+
+
+def _density(settings: Settings, units: Units) -> ArrayLike:
+    """Return the share of connections, or units, that is kept."""
+    if isinstance(units, NOfM):
+        return units.n / units.m
+    assert settings.density is not None
+    return settings.density
+
+
+def _counts(settings: Settings, state: TrainState) -> Any:
+    """Count the units kept, together or in each leaf, out of those that are left; `None` without a size."""
+    left, units = state.fixed.left, state.fixed.units
+    if settings.density is None:
+        return None
+    counts = units.counts(state.trainable, settings.density, settings.scope)
+    if left is None or counts is None:
+        return counts
+    there = [jnp.sum(leaf) for leaf in jax.tree.leaves(left)]
+    # Products with integers of other widths: counts are numbers of entries.
+    return jnp.minimum(counts, jnp.stack(there) if np.ndim(counts) else jnp.sum(jnp.stack(there)))
+
+
+def _among(state: TrainState) -> PyTree:
+    """Return the scores, -inf for units that an earlier mask has removed."""
+    left = state.fixed.left
+    if left is None:
+        return state.trainable
+    return map_selected(lambda w, there: jnp.where(there, w, -jnp.inf), state.trainable, left)
+
+
+def _thresholds(settings: Settings, state: TrainState) -> Array:
+    """Return the thresholds of a mask of its size; the search for the next step's begins at them."""
+    hard = _hard(settings, state.step)
+    return size_thresholds(_among(state), _counts(settings, state), hard, state.memory)
 
 
 def _wrap_optimizer(
@@ -257,8 +380,10 @@ def _hard(settings: Settings, step: int | Array) -> ArrayLike:
 
 def _soft(settings: Settings, state: TrainState) -> PyTree:
     """Return the mask of a step, one number per score."""
+    hard, counts = _hard(settings, state.step), _counts(settings, state)
+    if counts is not None:
+        return sized(_among(state), counts, hard, settings.soft, state.memory, factor=settings.factor)
     centred = state.fixed.units.centred(state.trainable)
-    hard = _hard(settings, state.step)
     return soft_mask(centred, hard, settings.soft, factor=settings.factor)
 
 
@@ -270,47 +395,47 @@ def _priced(settings: Settings, state: TrainState, mask: PyTree) -> Array:
     """Return the penalty of numbers in [0, 1], one per score; 0 without a penalty."""
     if settings.penalty is None:
         return jnp.zeros(())
-    weights, before, units, _ = state.fixed
-    value = settings.penalty(within(units.spread(mask, weights), before))
+    fixed = state.fixed
+    value = settings.penalty(within(fixed.units.spread(mask, fixed.weights), fixed.mask))
     if not isinstance(value, Array | float | int) or jnp.shape(value):
         raise ArgumentError(f"penalty: expected a function that returns one number, got {shown(value)}")
     return jnp.asarray(value)
 
 
 def _gap(settings: Settings, state: TrainState, problem: Problem) -> Array:
-    mask = soft_mask(state.trainable, _hard(settings, state.step), settings.soft)
+    mask = _soft(settings, state)
 
     def objective(mask: PyTree) -> Array:
         return problem.objective(of_mask(settings, state, mask), state.model) + _priced(settings, state, mask)
 
-    return duality_gap(mask, jax.grad(objective)(mask))
+    return duality_gap(mask, jax.grad(objective)(mask), _counts(settings, state), state.fixed.left)
 
 
 def of_mask(settings: Settings, state: TrainState, mask: PyTree) -> PyTree:
     """Return the parameters under numbers in [0, 1], one per score."""
-    weights, before, units, _ = state.fixed
-    return _masked(settings, within(units.spread(mask, weights), before), state)
+    fixed = state.fixed
+    return _masked(settings, within(fixed.units.spread(mask, fixed.weights), fixed.mask), state)
 
 
 def _network(settings: Settings, state: TrainState) -> Network:
-    weights, before, units, first = state.fixed
+    weights, before, left, units, first = state.fixed
     scores = state.trainable
     if settings.density is None:
         found = units.hard(scores)
     else:
-        found = units.largest(scores, units.counts(scores, settings.density))
+        found = units.largest(scores, _counts(settings, state), left)
     mask = within(units.spread(found, weights), before)
     records = () if first is None or settings.weights == "ones" else (Start(weights),)
-    info = TrainingInfo({"scores": state.trainable})
+    info = TrainingInfo({"scores": scores})
     return Network(_masked(settings, mask, state), mask, state.model, records=records, info=info)
 
 
 def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:
     """Return the fixed weights under a mask, or the mask alone."""
-    weights, _, units, _ = state.fixed
+    weights = state.fixed.weights
     if settings.weights != "ones":
         return apply_mask(mask, weights)
-    if not isinstance(units, GroupUnits):
+    if not isinstance(state.fixed.units, GroupUnits):
         return weight_free(mask, weights)
     # Biases and scales are removed with their units, but are not connections, whose weights would be 1.
     beside = unselected(select(weights, settings.where), mask)

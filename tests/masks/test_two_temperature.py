@@ -184,7 +184,7 @@ def test_algorithm_1_equals_ten_lines_of_numpy_step_by_step(hard, soft):
 @pytest.mark.parametrize("density", [0.1, 0.5, 1.0])
 def test_a_network_of_a_given_density_has_the_largest_scores_whatever_their_signs(density):
     def at(share):
-        return jaxarch.search.two_temperature(density=share, mean=-1.0, std=1.0)
+        return jaxarch.search.two_temperature(density=share, weights="signed constant")
 
     learning = problem(steps=3, runs=1)
     network = jaxarch.over_seeds(at(density), keys(1), learning)[0].of_run(0)

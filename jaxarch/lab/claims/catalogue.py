@@ -68,6 +68,7 @@ IDEAS = (
     new_results.randomized_errors,
     new_results.time_to_read_off,
     new_results.clipped_descent,
+    new_results.held_size,
 )
 """The modules of claims, in the order in which claims are listed."""
 

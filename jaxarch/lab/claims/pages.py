@@ -47,6 +47,7 @@ PROVED_TOGETHER = (
     ("certificate.generalization",),
     ("certificate.randomized",),
     ("two-temperature.clipped-descent",),
+    ("two-temperature.held-size", "certificate.gap-of-a-size"),
     ("binarize.slope", "binarize.derivative", "binarize.limit-at-zero", "binarize.one-to-one"),
     ("D.lemma-4.1", "A.lemma-B.1", "A.logistic-convex"),
     ("D.eq-48", "D.eq-49", "A.eq-55", "A.eq-57"),

@@ -19,11 +19,12 @@ from jaxarch.theory.optimality import duality_gap, flip_slopes
 DIMENSION = 3
 
 
-def _convex(v: Array, slopes: Array, directions: Array, tilt: Array) -> Array:
+def convex_loss(v: Array, slopes: Array, directions: Array, tilt: Array) -> Array:
+    """Return a loss that is convex in the mask."""
     return jax.nn.softplus(slopes @ v).mean() + ((directions @ v) ** 2).mean() / 2 + tilt @ v
 
 
-def _size(slopes: Array, directions: Array, tilt: Array) -> Array:
+def loss_size(slopes: Array, directions: Array, tilt: Array) -> Array:
     """Bound the size of all terms of the loss on the cube."""
     return 1 + jnp.abs(slopes).sum() + jnp.abs(directions).sum() ** 2 + jnp.abs(tilt).sum()
 
@@ -32,18 +33,20 @@ def distance_to_the_best(
     point: Array, other: Array, constant: float = 1.0, far: float = 1.0, **loss: Array
 ) -> Sides:
     """For a convex F, `F(v) - F(u) <= gap(v)`, also for the u where the tangent plane is lowest."""
-    gradient = jax.grad(_convex)(point, **loss)
+    gradient = jax.grad(convex_loss)(point, **loss)
     right = duality_gap(point, jnp.where(gradient < 0, far, 1.0) * gradient)
     lowest = jnp.where(gradient > 0, 0.0, 1.0)
-    difference = _convex(point, **loss) - jnp.minimum(_convex(other, **loss), _convex(lowest, **loss))
-    return Sides(difference, constant * right, 64 * EPS * _size(**loss))
+    difference = convex_loss(point, **loss) - jnp.minimum(
+        convex_loss(other, **loss), convex_loss(lowest, **loss)
+    )
+    return Sides(difference, constant * right, 64 * EPS * loss_size(**loss))
 
 
 def unique_minimiser(mask: Array, other: Array, sign: float = 1.0, **loss: Array) -> Sides:
     """`sum_i s_i g_i |v_i - u_i| <= F(v) - F(u)` for a convex F and a mask u: if all s g > 0, u is best."""
-    slopes = flip_slopes(mask > 0, jax.grad(_convex)(mask, **loss))
+    slopes = flip_slopes(mask > 0, jax.grad(convex_loss)(mask, **loss))
     left = sign * slopes @ jnp.abs(other - mask)
-    return Sides(left, _convex(other, **loss) - _convex(mask, **loss), 64 * EPS * _size(**loss))
+    return Sides(left, convex_loss(other, **loss) - convex_loss(mask, **loss), 64 * EPS * loss_size(**loss))
 
 
 def single_flip(
@@ -65,11 +68,13 @@ def single_flip(
     return Sides(bounds[worst], changes[worst], 64 * EPS * size)
 
 
-_LOSSES = {
+CONVEX_LOSSES = {
     "slopes": often(0.0, normal(3.0, (4, DIMENSION))),
     "directions": often(0.0, normal(1.0, (4, DIMENSION))),
     "tilt": normal(2.0, (DIMENSION,)),
 }
+"""Variables of `convex_loss`."""
+
 _MASK = choice(0.0, 1.0, shape=(DIMENSION,))
 
 GAP = Claim(
@@ -88,7 +93,7 @@ GAP = Claim(
             cube(
                 point=often(1.0, uniform(0.0, 1.0, (DIMENSION,))),
                 other=often(0.0, uniform(0.0, 1.0, (DIMENSION,))),
-                **_LOSSES,
+                **CONVEX_LOSSES,
             ),
             {
                 "2% too small": functools.partial(distance_to_the_best, constant=0.98),
@@ -97,7 +102,7 @@ GAP = Claim(
         ),
         Inequality(
             unique_minimiser,
-            cube(mask=_MASK, other=uniform(0.0, 1.0, (DIMENSION,)), **_LOSSES),
+            cube(mask=_MASK, other=uniform(0.0, 1.0, (DIMENSION,)), **CONVEX_LOSSES),
             {
                 "s of the other sign": functools.partial(unique_minimiser, sign=-1.0),
                 "2% more": functools.partial(unique_minimiser, sign=1.02),
