@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jax
 import optax
 from jax.typing import ArrayLike
 
@@ -226,21 +225,30 @@ def _architecture_pruning(at: At) -> Any:
 
 
 def _two_temperature(at: At, steps: int) -> Any:
-    # The search begins with about this share of the connections.
     return search.two_temperature(
         at.hard,
         at.soft,
-        weights="initial",
-        mean=jax.scipy.stats.norm.ppf(at.density),
-        std=1.0,
+        weights="signed constant",
+        rescale=True,
         density=at.density,
         steps=steps,
-        optimizer=optax.adam(at.own),
+        optimizer=_falling(at, steps),
     )
+
+
+def _falling(at: At, steps: int) -> optax.GradientTransformation:
+    """Return Adam for scores, at a learning rate that falls to 0."""
+    return optax.adam(optax.cosine_decay_schedule(at.own, steps))
 
 
 def _popped_up(method: Callable[..., Any], at: At) -> Any:
     return method(at.density, steps=at.whole, optimizer=optax.adam(at.own))
+
+
+def _scaled(method: Callable[..., Any], at: At, **numbers: Any) -> Any:
+    """Return a search over fixed weights in the form of two-temperature: ranked over all layers, rescaled."""
+    optimizer = _falling(at, at.whole)
+    return method(at.density, scope="global", rescale=True, steps=at.whole, optimizer=optimizer, **numbers)
 
 
 def _changing(method: Callable[..., Any], at: At, **numbers: Any) -> Any:
@@ -278,6 +286,7 @@ def _movement(at: At) -> Any:
 AT_START, AFTER, WHILE = "at initialisation", "after training", "while weights train"
 SOFT, FIXED, RANDOM = "masks learned with weights", "masks of fixed weights", "random"
 MASK_RATE = ("mask rate", 3e-3, 3e-4, 3e-2)
+SIZED_MASK_RATE = ("mask rate", 4e-2, 4e-3, 4e-1)
 
 ENTRANTS: Mapping[str, Entrant] = {
     "random": Entrant(RANDOM, lambda at: _random(at, "global"), trained_whole, before_training(0)),
@@ -369,21 +378,32 @@ ENTRANTS: Mapping[str, Entrant] = {
         nested=False,
     ),
     "two-temperature": Entrant(
-        FIXED, lambda at: _two_temperature(at, at.whole), None, search_alone, MASK_RATE, nested=False
+        FIXED, lambda at: _two_temperature(at, at.whole), None, search_alone, SIZED_MASK_RATE, nested=False
     ),
     "two-temperature trained": Entrant(
         FIXED,
         lambda at: _two_temperature(at, at.steps),
         trained_once,
         search_and_training,
-        MASK_RATE,
+        SIZED_MASK_RATE,
         nested=False,
     ),
     "edge-popup": Entrant(
         FIXED, lambda at: _popped_up(search.edge_popup, at), None, search_alone, MASK_RATE, nested=False
     ),
+    "edge-popup scaled": Entrant(
+        FIXED,
+        lambda at: _scaled(search.edge_popup, at, weights="signed constant"),
+        None,
+        search_alone,
+        MASK_RATE,
+        nested=False,
+    ),
     "biprop": Entrant(
         FIXED, lambda at: _popped_up(search.biprop, at), None, search_alone, MASK_RATE, nested=False
+    ),
+    "biprop scaled": Entrant(
+        FIXED, lambda at: _scaled(search.biprop, at), None, search_alone, MASK_RATE, nested=False
     ),
 }
 """All methods, by their names in results."""

@@ -48,10 +48,18 @@ ORIGINS: Mapping[str, From] = {
     "continuous sparsification": From(search.continuous_sparsification),
     "hard concrete": From(search.hard_concrete),
     "movement": From(search.movement),
-    "two-temperature": From(search.two_temperature, "over the initial weights, which stay fixed"),
-    "two-temperature trained": From(search.two_temperature, "over the initial weights, trained afterwards"),
+    "two-temperature": From(
+        search.two_temperature, "with the size held, over initial signs of one size that stay fixed"
+    ),
+    "two-temperature trained": From(
+        search.two_temperature, "with the size held, over initial signs of one size, trained afterwards"
+    ),
     "edge-popup": From(search.edge_popup),
+    "edge-popup scaled": From(
+        search.edge_popup, "ranked over all layers, over signs of a size that suits the density"
+    ),
     "biprop": From(search.biprop),
+    "biprop scaled": From(search.biprop, "ranked over all layers, with a size that suits the density"),
 }
 """Origin of each method, by its name in results."""
 
