@@ -102,8 +102,8 @@ class Settings(TrainingSettings):
       softest: the soft inverse temperature of the search that shortens descriptions, whose hard temperature
         begins at 1.
       steps: gradient steps.
-      rate: learning rate of Adam in the search that shortens descriptions; it falls to 0 by a cosine.
-      rate_at_density: learning rate of Adam in the searches at given densities.
+      rate: learning rate of Adam in two-temperature's searches; it falls to 0 by a cosine.
+      rate_at_density: learning rate of Adam in edge-popup.
       held_out: the share of the examples on which errors are measured, if no split is published.
       delta: each bound is wrong with this probability at most.
       choices: number of networks (seeds, settings, earlier trials) that each bound pays for.
@@ -229,7 +229,7 @@ def prepare(settings: Settings) -> Task:
 
 def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, Any]]:
     """Yield each search with its name and its requested density or strength."""
-    slower = optax.adam(settings.rate_at_density)
+    slower, falling = optax.adam(settings.rate_at_density), _falling(settings)
     for density in settings.densities:
         weights = Scaled(density)
         yield "edge-popup", density, search.edge_popup(density, weights=weights, optimizer=slower)
@@ -237,24 +237,13 @@ def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, An
             "two-temperature",
             density,
             search.two_temperature(
-                settings.hard,
-                settings.soft,
-                weights=weights,
-                density=density,
-                mean=_logit(density),
-                optimizer=slower,
+                settings.hard, settings.soft, weights=weights, density=density, optimizer=falling
             ),
         )
         yield (
             WEIGHT_FREE,
             density,
-            search.two_temperature(
-                settings.hard,
-                settings.soft,
-                density=density,
-                mean=_logit(density),
-                optimizer=slower,
-            ),
+            search.two_temperature(settings.hard, settings.soft, density=density, optimizer=falling),
         )
     for strength in settings.strengths:
         yield SHORT, strength, shortest(settings, strength, examples)
@@ -270,8 +259,12 @@ def shortest(settings: Settings, strength: float, examples: int, prior: PyTree =
         mean=_logit(settings.start),
         std=SPREAD,
         penalty=Priced(strength, examples, prior),
-        optimizer=optax.adam(optax.cosine_decay_schedule(settings.rate, settings.steps)),
+        optimizer=_falling(settings),
     )
+
+
+def _falling(settings: Settings) -> optax.GradientTransformation:
+    return optax.adam(optax.cosine_decay_schedule(settings.rate, settings.steps))
 
 
 def _logit(share: float) -> float:
