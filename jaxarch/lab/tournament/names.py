@@ -41,6 +41,8 @@ ORIGINS: Mapping[str, From] = {
     "lottery tickets": From(search.magnitude_pruning, "in rounds that rewind to the initial weights"),
     "late tickets": From(search.magnitude_pruning, "in rounds that rewind to early weights"),
     "gradual magnitude": From(search.gradual_magnitude),
+    "GraNet": From(search.granet),
+    "AC/DC": From(search.acdc),
     "SET": From(search.sparse_evolution),
     "RigL": From(search.rigl),
     "AP": From(search.architecture_pruning),
