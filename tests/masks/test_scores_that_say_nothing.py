@@ -192,6 +192,7 @@ LEARNED = {
     "architecture pruning": search.architecture_pruning((0.5,), strength=1.0),
     "continuous sparsification": search.continuous_sparsification(0.5),
     "hard concrete": search.hard_concrete(0.5),
+    "ProbMask": search.probmask(0.5),
     "soft threshold": search.soft_threshold(),
     "gradual magnitude": search.gradual_magnitude(0.5),
     "GraNet": search.granet(0.5),

@@ -33,6 +33,8 @@ ACDC_WHOLE = 0.5
 RIGL_UNTIL = 0.75
 SPANS = 50
 """Number of spans into which the changes of RigL and GraNet divide a training."""
+PROBMASK_SAMPLES = 2
+"""Samples of ProbMask's mask a step, each of which is a gradient evaluation."""
 SAMPLES = 2
 """Sub-networks of random search at an equal budget."""
 PUBLISHED_SAMPLES = 8
@@ -285,6 +287,25 @@ def _movement(at: At) -> Any:
     return search.movement(at.density, steps=at.steps, optimizer=at.adam, scores_optimizer=optax.adam(at.own))
 
 
+def _probmask_steps(at: At) -> int:
+    """Return the steps of ProbMask's search: its samples divide a phase between them at an equal budget."""
+    return max(at.steps // PROBMASK_SAMPLES, 1) if at.budget == "equal" else at.steps
+
+
+def _probmask(at: At) -> Any:
+    return search.probmask(
+        at.density,
+        samples=PROBMASK_SAMPLES,
+        steps=_probmask_steps(at),
+        optimizer=at.adam,
+        scores_optimizer=optax.adam(at.own),
+    )
+
+
+def _probmask_phases(at: At, density: float) -> list[Phase]:
+    return [Phase(PROBMASK_SAMPLES * _probmask_steps(at), 1), Phase(at.steps, 0)]
+
+
 AT_START, AFTER, WHILE = "at initialisation", "after training", "while weights train"
 SOFT, FIXED, RANDOM = "masks learned with weights", "masks of fixed weights", "random"
 MASK_RATE = ("mask rate", 3e-3, 3e-4, 3e-2)
@@ -392,6 +413,14 @@ ENTRANTS: Mapping[str, Entrant] = {
         _movement,
         trained_once,
         search_and_training,
+        ("mask rate", 1e-2, 1e-3, 1e-1),
+        nested=False,
+    ),
+    "ProbMask": Entrant(
+        SOFT,
+        _probmask,
+        trained_once,
+        _probmask_phases,
         ("mask rate", 1e-2, 1e-3, 1e-1),
         nested=False,
     ),

@@ -50,6 +50,7 @@ ORIGINS: Mapping[str, From] = {
     "continuous sparsification": From(search.continuous_sparsification),
     "hard concrete": From(search.hard_concrete),
     "movement": From(search.movement),
+    "ProbMask": From(search.probmask),
     "two-temperature": From(search.two_temperature, "over the initial weights, which stay fixed"),
     "two-temperature trained": From(search.two_temperature, "over the initial weights, trained afterwards"),
     "edge-popup": From(search.edge_popup),
