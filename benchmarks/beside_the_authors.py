@@ -8,6 +8,8 @@
     git clone https://github.com/lolemacs/continuous-sparsification
     git clone https://github.com/AMLab-Amsterdam/L0_regularization
     git clone https://github.com/huggingface/nn_pruning
+    git clone https://github.com/x-zho14/ProbMask-official
+    git clone https://github.com/VITA-Group/GraNet
     git clone https://github.com/ganguli-lab/Synaptic-Flow
     cd ..; python benchmarks/beside_the_authors.py clones      # seconds, on one core
     python benchmarks/beside_the_authors.py clones --resnet18 --seeds 1  # ten minutes
@@ -17,6 +19,8 @@ weights and scores, and the derivatives of <g, w'>, for a random g, by scores an
 function of the authors' file that is named is run. Hard concrete gates have the same random numbers on both
 sides. The authors' factor of the mask of continuous sparsification, 1 / sigmoid(start), is taken out, as
 jaxarch's docstring says.
+
+Of ProbMask also the projection. Of GraNet, one change of the masks of two kernels: which connections differ.
 
 Of methods that score connections before training, by H. Tanaka's implementation of each: an MLP 64-100-10 on
 500 handwritten digits, a tenth of its connections, SynFlow in 100 rounds; in how many connections the two
@@ -35,6 +39,9 @@ Measured with PyTorch 2.13 on a CPU, 5 seeds, the repositories as of dddf2d0, f7
 (continuous sparsification), 4e-8 (hard concrete) and 0 (movement). The masks of magnitude at the start, SNIP
 and GraSP are the same in every seed; those of SynFlow differ in 1 to 5 of 740 connections, and in none once
 the authors' code rounds what is left after a round to the nearest, as jaxarch does, and not what goes down.
+ProbMask (dff770a) differs by at most 2e-5, and by 3e-8 if its 1e-6 is the authors' 1e-20; its projection by
+4e-7, since theirs halves the bracket 20 times. Of GraNet (f338a24) 1 or 2 of 1573 connections differ in each
+direction: the authors' code rounds what is left down, less one, and what is replaced up.
 Of their ResNet-18 (PyTorch 2.14; seed 0 at .1, .01 and .001) SynFlow empties two of the three projections of
 shortcuts at .1, and all three at .01 and .001: no other layer. Magnitude at the start (three seeds) empties
 none at .1, and at .056 and .01 the last one alone, whose weights PyTorch draws from a uniform distribution
@@ -45,6 +52,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -66,6 +74,8 @@ from torch.nn import functional  # noqa: E402
 
 import jaxarch  # noqa: E402
 from jaxarch import masks, saliency, search  # noqa: E402
+from jaxarch.search._probmask import _projected  # noqa: E402
+from jaxarch.search._scored import logistic_noise  # noqa: E402
 
 torch.set_default_dtype(torch.float64)
 
@@ -221,6 +231,38 @@ def movement(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
     return ours, drawn.theirs(lambda s, w: w * code.TopKBinarizer.apply(s, DENSITY), drawn.scores)
 
 
+def probmask(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    code = definition(clones / "ProbMask-official" / "utils" / "conv_type.py", "ProbMaskConv")
+    method = search.probmask(DENSITY)
+    probabilities = 1 / (1 + np.exp(-drawn.scores))
+    ours, state = drawn.ours(method, probabilities, step=1)
+    noise = logistic_noise(jax.random.fold_in(state.fixed.key, 1), state.trainable["scores"])["kernel"]
+    # Their noise is -log(log u_0 / log u_1), so the logs need this ratio; both are far above 1e-20.
+    halves = [0.01 * np.exp(sign * np.asarray(noise) / 2) for sign in (-1, 1)]
+    uniform = iter([torch.tensor(np.exp(-half)) for half in halves])
+    code.ProbMaskConv.forward.__globals__.update(
+        parser_args=SimpleNamespace(discrete=False, T=1 / (0.97 / 2 + 0.03)),
+        torch=SimpleNamespace(log=torch.log, sigmoid=torch.sigmoid, rand_like=lambda _: next(uniform)),
+        F=SimpleNamespace(conv2d=lambda x, w, *_: w),
+    )
+    rest = dict.fromkeys(("bias", "stride", "padding", "dilation", "groups"))
+
+    def compute(s: Any, w: Any) -> Any:
+        layer = SimpleNamespace(train_weights=False, scores=s, clamped_scores=s, weight=w, **rest)
+        return code.ProbMaskConv.forward(layer, None)
+
+    theirs = drawn.theirs(compute, probabilities)
+    bounds = definition(
+        clones / "ProbMask-official" / "utils" / "net_utils.py", "solve_v_total", "constrainScoreByWhole"
+    )
+    bounds.solve_v_total.__globals__["parser_args"] = SimpleNamespace(prune_rate=DENSITY)
+    module = SimpleNamespace(scores=torch.tensor(probabilities))
+    bounds.constrainScoreByWhole(SimpleNamespace(named_modules=lambda: [("0", module)]))
+    projected = _projected(state.trainable["scores"], jnp.float64(DENSITY))["kernel"]
+    ours |= {"projection": np.asarray(projected)}
+    return ours, {**theirs, "projection": module.scores.numpy()}
+
+
 LEARNED = {
     "edge-popup": edge_popup,
     "biprop": biprop,
@@ -228,6 +270,7 @@ LEARNED = {
     "continuous sparsification": continuous_sparsification,
     "hard concrete": hard_concrete,
     "movement": movement,
+    "ProbMask": probmask,
 }
 
 
@@ -295,6 +338,46 @@ class Digits:
         return found
 
 
+def granet_change(clones: Path, seed: int) -> list[int]:
+    """Of one change of GraNet: connections of either mask alone, and of ours."""
+    rng, sizes = np.random.default_rng(seed), {"a": (64, 100), "b": (100, 10)}
+    weights, slopes = (
+        {name: rng.normal(size=size) * (1 + (name == "b")) for name, size in sizes.items()} for _ in range(2)
+    )
+    # Half of the way, a density of 1 has fallen to d + (1 - d) / 8, and .3 is replaced in each leaf.
+    ends = SimpleNamespace(init_density=1.0, final_density=DENSITY, multiplier=1, init_prune_epoch=0)
+    ends.final_prune_epoch = 10
+    code = definition(clones / "GraNet" / "CIFAR" / "sparselearning" / "core.py", "Masking").Masking
+    theirs = code.__new__(code)
+    tensors = {name: nn.Parameter(torch.tensor(leaf)) for name, leaf in weights.items()}
+    for name, tensor in tensors.items():
+        tensor.grad = torch.tensor(slopes[name])
+    theirs.args, theirs.loader, theirs.prune_every_k_steps, theirs.prune_rate = ends, [None], 1, 0.3
+    theirs.modules = [SimpleNamespace(named_parameters=lambda: tensors.items())]
+    theirs.masks = {name: torch.ones_like(tensor) for name, tensor in tensors.items()}
+    theirs.optimizer, theirs.pruning_rate = SimpleNamespace(state={key: {} for key in tensors.values()}), {}
+    with contextlib.redirect_stdout(None):
+        theirs.pruning(5)
+        theirs.truncate_weights()
+    tx = jaxarch.optim.sparse(
+        optax.sgd(0.0),
+        DENSITY + (1 - DENSITY) / 8,
+        replaced=0.3,
+        regrow="gradients",
+        regrow_scope="layer",
+        every=1,
+    )
+    params, gradients = (jax.tree.map(jnp.asarray, tree) for tree in (weights, slopes))
+    state = tx.init(params)
+    for _ in range(2):
+        _, state = tx.update(gradients, state, params)
+    pairs = [(np.asarray(state.mask[name]), theirs.masks[name].numpy() > 0) for name in sizes]
+    return [
+        sum(int((mine ^ other).sum()) for mine, other in pairs),
+        sum(int(mine.sum()) for mine, _ in pairs),
+    ]
+
+
 def emptied_by_theirs(clones: Path, method: str, density: float, seed: int) -> list[str]:
     """The layers of the authors' ResNet-18 that a pruner of theirs leaves without a connection."""
     if str(clones / "Synaptic-Flow") not in sys.path:
@@ -333,6 +416,8 @@ def main() -> None:
                 difference = np.abs(ours[what] - numbers).max() / np.abs(numbers).max()
                 worst[what] = max(worst.get(what, 0.0), float(difference))
         print(f"{name:26}", ", ".join(f"{what} {difference:.1e}" for what, difference in worst.items()))
+    changes = [granet_change(arguments.clones, seed) for seed in range(arguments.seeds)]
+    print(f"{'GraNet':26} connections of one mask alone, of a change, and of ours: {changes}")
     differing: dict[str, list[int]] = {}
     kept = 0
     for seed in range(arguments.seeds):

@@ -19,6 +19,7 @@ RUNS = 3
 METHODS = methods_of(jaxarch.search, jaxarch.transforms)
 IN_JAX = [name for name, method in METHODS.items() if not isinstance(method.stage(), HostSearch)]
 LONG = {
+    "acdc",
     "agnostic",
     "architecture_pruning",
     "biprop",
@@ -27,12 +28,14 @@ LONG = {
     "edge_popup",
     "flip",
     "gradual_magnitude",
+    "granet",
     "grasp",
     "group_lasso",
     "hard_concrete",
     "magnitude_pruning",
     "movement",
     "network_slimming",
+    "probmask",
     "random_search",
     "recruit",
     "retrain",

@@ -72,6 +72,7 @@ def sparse(
     until: int | None = None,
     mask: PyTree | None = None,
     scope: Scope = "global",
+    regrow_scope: Literal["layer"] | None = None,
     where: Where = matrices,
 ) -> optax.GradientTransformationExtraArgs:
     r"""Train under a mask that changes: connections are dropped, and others grow, during gradient descent.
@@ -140,6 +141,9 @@ def sparse(
         so that the state can be donated.
       scope: where connections are counted, as in `masks.keep`: over all leaves or in each. Without growth, a
         leaf may lack a connection that rounding now adds; then another leaf keeps one more.
+      regrow_scope: where the replaced connections are counted: by default as in `scope`. With `layer`, a
+        change first meets the density as in `scope`; then each leaf replaces the share rho of its own, and
+        keeps its number.
       where: the leaves that are masked, by path, if no mask is given.
 
     Returns:
@@ -167,6 +171,8 @@ def sparse(
     """
     inner = check_optimizer("tx", tx, "sparse(optax.adamw(1e-3), 0.1)")
     _check(density, replaced, regrow, score, every, until, scope)
+    if regrow_scope not in (None, "layer"):
+        raise ArgumentError(f"regrow_scope: expected 'layer' or None, got {shown(regrow_scope)}")
     begin = None if mask is None else booleans(mask)
     of: Any = (lambda weights, slopes: _sizes(weights)) if isinstance(score, str) else score
     grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if isinstance(regrow, str) else regrow
@@ -204,10 +210,15 @@ def sparse(
         weights, slopes = of_mask("params", state.mask, params), of_mask("gradients", state.mask, gradients)
 
         def changed() -> tuple[Leaves, Leaves]:
-            counts = _counts(state.mask, at, density, replaced, scope, grows=grow is not None)
             scores = _scored("score", of, weights, slopes)
             growth = None if grow is None else _scored("regrow", partial(grow, at), weights, slopes)
-            return _changed(state.mask, counts, scores, growth)
+            if regrow_scope is None or growth is None:
+                counts = _counts(state.mask, at, density, replaced, scope, grows=growth is not None)
+                return _changed(state.mask, counts, scores, growth)
+            counts = _counts(state.mask, at, density, 0.0, scope, grows=True)
+            met, _ = _changed(state.mask, counts, scores, growth)
+            # Connections that have just grown are retained only by score: their weights are 0 either way.
+            return _changed(met, _counts(met, at, None, replaced, scope, grows=True), scores, growth)
 
         now = _is_change(at, every, until)
         # If `now` is batched by vmap, `cond` becomes a select, and every step computes a change.
@@ -219,7 +230,9 @@ def sparse(
         moves = cleared(updates, retained, weights)
         return moves, SparseState(optax.safe_increment(state.step), kept, after)
 
-    return same_update(init, update, (tx, density, score, replaced, regrow, every, until, scope))
+    return same_update(
+        init, update, (tx, density, score, replaced, regrow, every, until, scope, regrow_scope)
+    )
 
 
 def _changed(mask: Leaves, counts: _Counts, scores: Leaves, growth: Leaves | None) -> tuple[Leaves, Leaves]:

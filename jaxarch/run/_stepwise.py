@@ -147,14 +147,20 @@ class Stepwise:
         check_frozen(self.search.name, self.search.descent, problem.descent.optimizer, carry.state.trainable)
         return jax.tree.map(jnp.copy, StepwiseState(carry.state, carry.opt_state, key))
 
-    def params(self, trainable: PyTree, state: StepwiseState) -> PyTree:
+    def params(self, trainable: PyTree, state: StepwiseState, sample: int | Array | None = None) -> PyTree:
         """Return the parameters that a step computes with, in the structure of those given to `init`.
 
         They are differentiable in `trainable`, along the search's own gradient if that is not the true one.
         To compute with the result, without noise and under a mask of {0, 1}, use `network(state).params`.
+
+        A search with several `search.samples` draws more than one network a step. Give the number of the
+        sample, from 0 on, and descend on the mean of their losses.
         """
         _check_one(state)
-        return self.search.params(self.search.settings, _with(state.training, "trainable", trainable))
+        at = _with(state.training, "trainable", trainable)
+        if sample is not None:
+            at = at._replace(sample=jnp.asarray(sample, jnp.int32))
+        return self.search.params(self.search.settings, at)
 
     def penalty(self, state: StepwiseState) -> Array:
         """Return the search's penalty on the loss, a scalar, for inspection: `update` adds it by itself."""

@@ -40,6 +40,7 @@ class TrainState(NamedTuple):
       memory: what the training's `after_step` keeps from step to step; `None` without.
       step: how many steps have been taken.
       optimizer: the state of the optimizer, for `after_step` alone; `None` everywhere else.
+      sample: which of the step's samples is computed, from 0 on; `None` if there is one. For `params` alone.
     """
 
     trainable: PyTree
@@ -48,6 +49,7 @@ class TrainState(NamedTuple):
     memory: PyTree = None
     step: int | Array = 0
     optimizer: PyTree = None
+    sample: Array | None = None
 
 
 @equal_by_key
@@ -84,6 +86,8 @@ class Training:
         become warnings, and notes of the report.
       needs: the stage's requirements.
       removes: what the stage may remove from its network.
+      samples: number of times that a step computes the loss of its batch, each with the `params` of another
+        `state.sample`. The step descends on their mean; a model's state goes from one to the next.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -113,6 +117,7 @@ class Training:
     remarks: Callable[[Network], Iterable[str]] | None = None
     needs: Needs = NOTHING
     removes: tuple[Removed, ...] = ("connections",)
+    samples: int = 1
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
         """Train one run, all steps in one loop."""
@@ -196,7 +201,7 @@ def step(
 
     def loss(moves: PyTree) -> tuple[Array, PyTree]:
         at = state._replace(trainable=merge(moves, state.trainable))
-        value, model = loss_of(training.params(settings, at), state.model, batch, loss_key)
+        value, model = _mean_loss(training, loss_of, at, batch, loss_key)
         return value if training.penalty is None else value + training.penalty(settings, at), model
 
     (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(inexact(state.trainable))
@@ -215,6 +220,22 @@ def step(
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
     return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
+
+
+def _mean_loss(
+    training: Training, loss_of: Callable[..., Any], at: TrainState, batch: PyTree, key: Array
+) -> tuple[Array, PyTree]:
+    """Return the loss of a step, as a mean over its samples, and the model's state after the last one."""
+    if training.samples == 1:
+        return loss_of(training.params(training.settings, at), at.model, batch, key)
+
+    def one(model: PyTree, sample: Array) -> tuple[PyTree, Array]:
+        params = training.params(training.settings, at._replace(sample=sample))
+        value, model = loss_of(params, model, batch, jax.random.fold_in(key, sample))
+        return model, value
+
+    model, values = jax.lax.scan(one, at.model, jnp.arange(training.samples))
+    return values.mean(), model
 
 
 def descended(

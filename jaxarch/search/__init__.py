@@ -1,5 +1,6 @@
 """Searches, which make a network: one method per file."""
 
+from jaxarch.search._acdc import acdc as acdc
 from jaxarch.search._agnostic import agnostic as agnostic
 from jaxarch.search._architecture_pruning import architecture_pruning as architecture_pruning
 from jaxarch.search._biprop import biprop as biprop
@@ -7,6 +8,7 @@ from jaxarch.search._continuous_sparsification import continuous_sparsification 
 from jaxarch.search._dense import dense as dense
 from jaxarch.search._edge_popup import edge_popup as edge_popup
 from jaxarch.search._gradual_magnitude import gradual_magnitude as gradual_magnitude
+from jaxarch.search._granet import granet as granet
 from jaxarch.search._grasp import grasp as grasp
 from jaxarch.search._group_lasso import group_lasso as group_lasso
 from jaxarch.search._hard_concrete import hard_concrete as hard_concrete
@@ -15,6 +17,7 @@ from jaxarch.search._logistic_regression import logistic_regression as logistic_
 from jaxarch.search._magnitude_pruning import magnitude_pruning as magnitude_pruning
 from jaxarch.search._movement import movement as movement
 from jaxarch.search._network_slimming import network_slimming as network_slimming
+from jaxarch.search._probmask import probmask as probmask
 from jaxarch.search._random_mask import random_mask as random_mask
 from jaxarch.search._random_search import random_search as random_search
 from jaxarch.search._rigl import rigl as rigl

@@ -61,9 +61,24 @@ def check_replaced(replaced: Any) -> None:
         raise ArgumentError(f"replaced: expected a number in [0, 1), got {shown(replaced)}")
 
 
-def spacing(every: int | None, steps: int) -> int:
+def check_span(begin: Any, end: Any) -> None:
+    """Raise unless the shares of the steps between which a density falls are usable."""
+    for name, share in (("begin", begin), ("end", end)):
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+            raise ArgumentError(f"{name}: expected a fraction of the steps, in [0, 1), got {shown(share)}")
+    if begin >= end:
+        raise ArgumentError(f"end: expected more than begin = {begin:g}, got {end:g}")
+
+
+def spacing(every: int | None, steps: int, spans: int = CHANGES) -> int:
     """Return the number of steps from one change to the next."""
-    return max(round(steps / CHANGES), 1) if every is None else every
+    return max(round(steps / spans), 1) if every is None else every
+
+
+def span(begin: float, end: float, steps: int, every: int) -> tuple[int, int]:
+    """Return the steps of two shares of a training, rounded down to a multiple of `every`."""
+    first, last = (min(round(share * steps), steps - 1) // every * every for share in (begin, end))
+    return first, last
 
 
 def too_few(name: str, steps: int, every: int) -> ArgumentError:

@@ -9,7 +9,6 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import Where, matrices, select_floating
 from jaxarch.masks import Scope, full_mask
 from jaxarch.optim import sparse
@@ -17,7 +16,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import check_changes, spacing, sparse_training, too_few
+from jaxarch.search._changing import check_changes, check_span, spacing, span, sparse_training, too_few
 
 NAME = "gradual magnitude pruning"
 
@@ -81,11 +80,7 @@ def gradual_magnitude(
       0.25 (10,)
     """
     check_changes(density, every, scope)
-    for name, share in (("begin", begin), ("end", end)):
-        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
-            raise ArgumentError(f"{name}: expected a fraction of the steps, in [0, 1), got {shown(share)}")
-    if begin >= end:
-        raise ArgumentError(f"end: expected more than begin = {begin:g}, got {end:g}")
+    check_span(begin, end)
     return sparse_training(
         name=NAME,
         init=_init,
@@ -106,9 +101,7 @@ def _wrap_optimizer(
 ) -> optax.GradientTransformation:
     steps = problem.descent.steps
     every = spacing(settings.every, steps)
-    first, last = (
-        min(round(share * steps), steps - 1) // every * every for share in (settings.begin, settings.end)
-    )
+    first, last = span(settings.begin, settings.end, steps, every)
     if first == last:
         raise too_few(NAME, steps, every)
     return sparse(

@@ -27,12 +27,9 @@ from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._scored import descent_of, network_of, remarks, targets_of, total
+from jaxarch.search._scored import descent_of, logistic_noise, network_of, remarks, targets_of, total
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.transforms._densities import Densities
-
-LEAST = 1e-6
-"""Noise is uniform in (LEAST, 1 - LEAST), so that its logit is finite."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,15 +153,9 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
     scores = state.trainable["scores"]
-    leaves, treedef = jax.tree.flatten(scores)
-    keys = jax.random.split(jax.random.fold_in(state.fixed.key, state.step), len(leaves))
-
-    def noisy(key: Array, leaf: Array) -> Array:
-        u = jax.random.uniform(key, leaf.shape, leaf.dtype, LEAST, 1 - LEAST)
-        return (jnp.log(u) - jnp.log1p(-u) + leaf) / settings.beta
-
-    logits = [noisy(key, leaf) for key, leaf in zip(keys, leaves, strict=True)]
-    return _gated(settings, _gates(settings, jax.tree.unflatten(treedef, logits)), state)
+    noise = logistic_noise(jax.random.fold_in(state.fixed.key, state.step), scores)
+    logits = map_selected(lambda drawn, leaf: (drawn + leaf) / settings.beta, noise, scores)
+    return _gated(settings, _gates(settings, logits), state)
 
 
 def _gates(settings: Settings, logits: PyTree) -> PyTree:

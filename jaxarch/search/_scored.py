@@ -23,6 +23,9 @@ from jaxarch.run._training_info import TrainingInfo
 from jaxarch.search._within import within
 from jaxarch.transforms._densities import Densities, check_densities, layers_emptied, with_densities
 
+LEAST = 1e-6
+"""Noise is uniform in (LEAST, 1 - LEAST), so that its logit is finite."""
+
 
 def descent_of(changes: DescentChanges, scores: optax.GradientTransformation | None) -> OwnDescent:
     """Return the descent of a stage that trains `scores` and `weights`, with an optimizer for each.
@@ -106,6 +109,18 @@ def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *st
 def at_step(value: ArrayLike | optax.Schedule, step: int | Array) -> Array:
     """Return a number, or the value of a function of the step, as float32."""
     return jnp.asarray(value_at(value, step), jnp.float32)
+
+
+def logistic_noise(key: Array, scores: PyTree) -> PyTree:
+    """Draw `log u - log(1 - u)` for each score, u uniform: the difference of two Gumbel variables."""
+    leaves, treedef = jax.tree.flatten(scores)
+
+    def drawn(key: Array, leaf: Array) -> Array:
+        u = jax.random.uniform(key, leaf.shape, leaf.dtype, LEAST, 1 - LEAST)
+        return jnp.log(u) - jnp.log1p(-u)
+
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(treedef, [drawn(one, leaf) for one, leaf in zip(keys, leaves, strict=True)])
 
 
 def total(values: PyTree) -> Array:

@@ -192,8 +192,11 @@ LEARNED = {
     "architecture pruning": search.architecture_pruning((0.5,), strength=1.0),
     "continuous sparsification": search.continuous_sparsification(0.5),
     "hard concrete": search.hard_concrete(0.5),
+    "ProbMask": search.probmask(0.5),
     "soft threshold": search.soft_threshold(),
     "gradual magnitude": search.gradual_magnitude(0.5),
+    "GraNet": search.granet(0.5),
+    "AC/DC": search.acdc(0.5),
     "RigL": search.rigl(0.5),
     "sparse evolution": search.sparse_evolution(0.5),
 }

@@ -51,7 +51,12 @@ def looped(search, problem, params, state):
     @jax.jit
     def step(at, state):
         def loss(trainable):
-            return problem.loss(search.params(trainable, at), state, batch, KEY)
+            values, model = [], state
+            for sample in range(search.search.samples):
+                params = search.params(trainable, at, sample if search.search.samples > 1 else None)
+                value, model = problem.loss(params, model, batch, KEY)
+                values.append(value)
+            return jnp.mean(jnp.stack(values)), model
 
         gradients, state = jax.grad(loss, has_aux=True)(at.trainable)
         return search.update(gradients, at), state

@@ -29,6 +29,7 @@ BESIDE = {
     "continuous sparsification": search.continuous_sparsification(0.5, where="head/w"),
     "soft threshold": search.soft_threshold(0.5, where="head/w"),
     "hard concrete": search.hard_concrete(0.5, where="head/w"),
+    "ProbMask": search.probmask(0.5, where="head/w"),
 }
 
 

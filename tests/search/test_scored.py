@@ -20,12 +20,14 @@ NATURAL = {
 ALL = {
     **{name: lambda make=make, **settings: make(0.3, **settings) for name, make in NATURAL.items()},
     "movement": lambda **settings: search.movement(0.3, **settings),
+    "probmask": lambda **settings: search.probmask(0.3, **settings),
 }
 A_NUMBER = {
     "soft_threshold": ("strength", 0.05),
     "continuous_sparsification": ("beta", 20.0),
     "hard_concrete": ("mean", 0.5),
     "movement": ("warmup", 0.4),
+    "probmask": ("temperature", 0.5),
 }
 """Of each, a number that may be traced."""
 
@@ -110,7 +112,7 @@ def test_after_another_stage_it_begins_with_its_weights_and_stays_within_its_mas
     assert jax.tree.all(there)
     assert kept(network.mask) == round(0.3 * connections(network.mask))
     masked = jaxarch.masks.apply_mask(network.mask, before.params)
-    if name in ("continuous_sparsification", "movement"):
+    if name in ("continuous_sparsification", "movement", "probmask"):
         assert same(network.params, masked)
     # Thresholds and gates make them smaller.
     ratios = jax.tree.map(lambda leaf, whole: leaf / jnp.where(whole == 0, 1, whole), network.params, masked)

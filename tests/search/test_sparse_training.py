@@ -14,7 +14,7 @@ import jaxarch
 from jaxarch import masks
 from jaxarch.optim import find_mask, sparse
 from jaxarch.run import _training as single
-from jaxarch.search import dense, gradual_magnitude, rigl, sparse_evolution
+from jaxarch.search import acdc, dense, gradual_magnitude, granet, rigl, sparse_evolution
 
 KEYS = jax.random.split(jax.random.key(0), 3)
 X = jax.random.normal(jax.random.key(1), (40, 10))
@@ -158,6 +158,8 @@ SEARCHES = {
     "gradual magnitude": lambda density: gradual_magnitude(density, every=2),
     "SET": lambda density: sparse_evolution(density, every=2),
     "RigL": lambda density: rigl(density, every=2),
+    "GraNet": lambda density: granet(density, every=2),
+    "AC/DC": lambda density: acdc(density, every=2),
 }
 
 
@@ -185,15 +187,21 @@ def shared():
 def test_the_density_is_exact_at_every_border_and_what_is_not_there_is_0(name):
     seen = list(whole(name)[1].values())
     counts = [np.asarray(jax.vmap(masks.connections)(network.mask)).tolist() for network in seen]
-    share = 1 - np.clip((np.arange(1, 20, 2) // 2 * 2 - 2) / 12, 0, 1)
-    expected = np.rint(240 * (0.1 + 0.9 * share**3)) if name == "gradual magnitude" else np.full(10, 24)
+    steps = np.arange(0, 20, 2)
+    falling = {"gradual magnitude": (2, 12), "GraNet": (0, 14)}
+    expected = np.full(10, 24)
+    if name in falling:
+        first, span = falling[name]
+        expected = np.rint(240 * (0.1 + 0.9 * (1 - np.clip((steps - first) / span, 0, 1)) ** 3))
+    if name == "AC/DC":
+        expected = np.where((steps % 4 == 2) & (steps < 14) | (steps >= 16), 24, 240)
     assert counts == [[count] * 3 for count in expected.tolist()]
     for network in seen:
         assert same(masks.apply_mask(network.mask, network.params), network.params)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["SET", "RigL"])
+@pytest.mark.parametrize("name", ["SET", "RigL", "GraNet", "AC/DC"])
 def test_the_mask_does_not_stay_what_it_was_at_first(name):
     carries, begun = states(SEARCHES[name](0.2), two_kernels())
     last = jax.tree.map(lambda leaf: leaf[-1], carries.state.memory)

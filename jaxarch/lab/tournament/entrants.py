@@ -25,9 +25,15 @@ GRASP_GRADIENTS = 3
 SYNFLOW_ROUNDS = 100
 GRADUAL = (0.1, 0.7)
 """Shares of the steps after which gradual magnitude pruning begins and ends."""
+GRANET = (0.0, 0.7)
+"""Shares of the steps after which GraNet's density begins and ends to fall."""
+ACDC_WHOLE = 0.5
+"""Share of the steps that AC/DC takes with all connections: its warm-up and decompressed phases."""
 RIGL_UNTIL = 0.75
-RIGL_SPANS = 50
-"""Number of spans into which RigL's changes divide a training."""
+SPANS = 50
+"""Number of spans into which the changes of RigL and GraNet divide a training."""
+PROBMASK_SAMPLES = 2
+"""Samples of ProbMask's mask a step, each of which is a gradient evaluation."""
 SAMPLES = 2
 """Sub-networks of random search at an equal budget."""
 PUBLISHED_SAMPLES = 8
@@ -260,14 +266,20 @@ def _gradual_phases(at: At, density: float) -> list[Phase]:
     return [Phase(at.whole, GRADUAL[0] + (GRADUAL[1] - GRADUAL[0]) / 4)]
 
 
-def _rigl_every(at: At) -> int:
-    """Return the number of steps between two changes of RigL."""
-    return max(round(at.whole / RIGL_SPANS), 1)
+def _granet_phases(at: At, density: float) -> list[Phase]:
+    """Return its phases: the mean density of its cubic schedule, and all gradients at each change."""
+    changes = (at.whole - 1) // _spacing(at)
+    return [Phase(at.whole - changes, GRANET[0] + (GRANET[1] - GRANET[0]) / 4), Phase(changes, 1)]
+
+
+def _spacing(at: At) -> int:
+    """Return the number of steps between two changes of RigL or GraNet."""
+    return max(round(at.whole / SPANS), 1)
 
 
 def _rigl_phases(at: At, density: float) -> list[Phase]:
     """Return its phases: each change looks at all gradients, and counts as the whole network."""
-    changes = (round(RIGL_UNTIL * at.whole) - 1) // _rigl_every(at)
+    changes = (round(RIGL_UNTIL * at.whole) - 1) // _spacing(at)
     return [Phase(at.whole - changes, 0), Phase(changes, 1)]
 
 
@@ -281,6 +293,25 @@ def _penalised(method: Callable[..., Any], at: At) -> Any:
 
 def _movement(at: At) -> Any:
     return search.movement(at.density, steps=at.steps, optimizer=at.adam, scores_optimizer=optax.adam(at.own))
+
+
+def _probmask_steps(at: At) -> int:
+    """Return the steps of ProbMask's search: its samples divide a phase between them at an equal budget."""
+    return max(at.steps // PROBMASK_SAMPLES, 1) if at.budget == "equal" else at.steps
+
+
+def _probmask(at: At) -> Any:
+    return search.probmask(
+        at.density,
+        samples=PROBMASK_SAMPLES,
+        steps=_probmask_steps(at),
+        optimizer=at.adam,
+        scores_optimizer=optax.adam(at.own),
+    )
+
+
+def _probmask_phases(at: At, density: float) -> list[Phase]:
+    return [Phase(PROBMASK_SAMPLES * _probmask_steps(at), 1), Phase(at.steps, 0)]
 
 
 AT_START, AFTER, WHILE = "at initialisation", "after training", "while weights train"
@@ -329,6 +360,23 @@ ENTRANTS: Mapping[str, Entrant] = {
         _gradual_phases,
         nested=False,
     ),
+    "GraNet": Entrant(
+        WHILE,
+        lambda at: _changing(
+            search.granet, at, replaced=at.own, begin=GRANET[0], end=GRANET[1], every=_spacing(at)
+        ),
+        None,
+        _granet_phases,
+        ("replaced", 0.5, 0.1, 0.8),
+        nested=False,
+    ),
+    "AC/DC": Entrant(
+        WHILE,
+        lambda at: _changing(search.acdc, at),
+        None,
+        lambda at, density: [Phase(at.whole, ACDC_WHOLE)],
+        nested=False,
+    ),
     "SET": Entrant(
         WHILE,
         lambda at: _changing(search.sparse_evolution, at, replaced=at.own),
@@ -339,7 +387,7 @@ ENTRANTS: Mapping[str, Entrant] = {
     ),
     "RigL": Entrant(
         WHILE,
-        lambda at: _changing(search.rigl, at, replaced=at.own, until=RIGL_UNTIL, every=_rigl_every(at)),
+        lambda at: _changing(search.rigl, at, replaced=at.own, until=RIGL_UNTIL, every=_spacing(at)),
         None,
         _rigl_phases,
         ("replaced", 0.3, 0.1, 0.6),
@@ -374,6 +422,14 @@ ENTRANTS: Mapping[str, Entrant] = {
         _movement,
         trained_once,
         search_and_training,
+        ("mask rate", 1e-2, 1e-3, 1e-1),
+        nested=False,
+    ),
+    "ProbMask": Entrant(
+        SOFT,
+        _probmask,
+        trained_once,
+        _probmask_phases,
         ("mask rate", 1e-2, 1e-3, 1e-1),
         nested=False,
     ),

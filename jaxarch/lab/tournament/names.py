@@ -41,6 +41,8 @@ ORIGINS: Mapping[str, From] = {
     "lottery tickets": From(search.magnitude_pruning, "in rounds that rewind to the initial weights"),
     "late tickets": From(search.magnitude_pruning, "in rounds that rewind to early weights"),
     "gradual magnitude": From(search.gradual_magnitude),
+    "GraNet": From(search.granet),
+    "AC/DC": From(search.acdc),
     "SET": From(search.sparse_evolution),
     "RigL": From(search.rigl),
     "AP": From(search.architecture_pruning),
@@ -48,6 +50,7 @@ ORIGINS: Mapping[str, From] = {
     "continuous sparsification": From(search.continuous_sparsification),
     "hard concrete": From(search.hard_concrete),
     "movement": From(search.movement),
+    "ProbMask": From(search.probmask),
     "two-temperature": From(
         search.two_temperature, "with the size held, over initial signs of one size that stay fixed"
     ),

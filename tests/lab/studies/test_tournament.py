@@ -126,7 +126,7 @@ def test_what_trains_a_network_that_was_found_is_made_for_a_density_that_is_trac
     def make(density):
         one = at(budget)._replace(density=density)
         made = [entrant.finish(one) for entrant in ENTRANTS.values() if entrant.finish is not None]
-        assert len(made) == 17  # seven methods train what they find while they search
+        assert len(made) == 18  # nine methods train what they find while they search
         return density
 
     jax.make_jaxpr(make)(0.1)
@@ -142,6 +142,24 @@ def test_tickets_of_rounds_of_a_single_step_go_back_to_a_step_that_is_there(task
 def test_rigl_looks_at_all_gradients_as_often_as_its_mask_changes():
     # Every 40 of 2,000 steps, before 1,500.
     assert [phase.evaluations for phase in ENTRANTS["RigL"].phases(at("equal"), 0.05)] == [1963, 37]
+
+
+def test_granet_does_so_to_the_end_and_acdc_takes_half_of_its_steps_with_all_connections():
+    # Every 40 of 2,000 steps. A cubic schedule that ends at .7 has a mean of a quarter of that.
+    (falling, share, _), (changes, whole, _) = ENTRANTS["GraNet"].phases(at("equal"), 0.05)
+    assert (falling, changes, whole) == (1951, 49, 1)
+    np.testing.assert_allclose(share, 0.7 / 4)
+    # Its warm-up, six phases of a 20th and the one of double length before the last phase.
+    assert ENTRANTS["AC/DC"].phases(at("equal"), 0.05) == [(2000, 0.5, False)]
+
+
+def test_each_sample_of_a_step_of_probmask_counts_as_an_evaluation():
+    phases = {budget: ENTRANTS["ProbMask"].phases(at(budget), 0.05)[0] for budget in ("equal", "published")}
+    assert {budget: phase.evaluations for budget, phase in phases.items()} == {
+        "equal": 1000,
+        "published": 2000,
+    }
+    assert ENTRANTS["ProbMask"].find(at("equal")._replace(density=0.05)).samples == 2
 
 
 @pytest.mark.long
