@@ -6,10 +6,12 @@ from jaxarch.search._biprop import biprop as biprop
 from jaxarch.search._continuous_sparsification import continuous_sparsification as continuous_sparsification
 from jaxarch.search._dense import dense as dense
 from jaxarch.search._edge_popup import edge_popup as edge_popup
+from jaxarch.search._fisher import fisher as fisher
 from jaxarch.search._gradual_magnitude import gradual_magnitude as gradual_magnitude
 from jaxarch.search._grasp import grasp as grasp
 from jaxarch.search._group_lasso import group_lasso as group_lasso
 from jaxarch.search._hard_concrete import hard_concrete as hard_concrete
+from jaxarch.search._hutchinson import hutchinson as hutchinson
 from jaxarch.search._initial_magnitude import initial_magnitude as initial_magnitude
 from jaxarch.search._logistic_regression import logistic_regression as logistic_regression
 from jaxarch.search._magnitude_pruning import magnitude_pruning as magnitude_pruning

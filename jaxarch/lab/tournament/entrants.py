@@ -19,8 +19,16 @@ if TYPE_CHECKING:
 
 BATCHES = 10
 """Batches by which connections are judged before training."""
+WARM_UP = 30
+"""Batches that update running statistics before they are used: a momentum of .9 leaves 4% of their start."""
+FORWARD = 1 / 3
+"""Cost of one batch without a gradient, in gradients."""
+HUTCHINSON_SAMPLES = 10
+"""Products with the Hessian for each batch, as the authors have them."""
+HUTCHINSON_GRADIENTS = 1 + 2 * HUTCHINSON_SAMPLES
+"""Cost of one batch for Hutchinson's estimate, in gradients."""
 GRASP_TEMPERATURE = 200.0
-"""Temperature by which GraSP's authors divide the outputs."""
+"""Temperature by which GraSP's authors divide the outputs, and those of the Hutchinson scores."""
 GRASP_GRADIENTS = 3
 """Cost of one batch for GraSP, in gradients."""
 SYNFLOW_ROUNDS = 100
@@ -293,6 +301,25 @@ ENTRANTS: Mapping[str, Entrant] = {
         lambda at: search.snip(at.density, batches=BATCHES),
         trained_whole,
         before_training(BATCHES),
+    ),
+    # The warm-up counts for all models, also for those without a state, which skip it.
+    "Fisher": Entrant(
+        AT_START,
+        lambda at: search.fisher(at.density, batches=BATCHES, first_order=False, warm_up=WARM_UP),
+        trained_whole,
+        before_training(BATCHES + FORWARD * WARM_UP),
+    ),
+    "Hutchinson": Entrant(
+        AT_START,
+        lambda at: search.hutchinson(
+            at.density,
+            batches=BATCHES,
+            samples=HUTCHINSON_SAMPLES,
+            temperature=GRASP_TEMPERATURE,
+            warm_up=WARM_UP,
+        ),
+        trained_whole,
+        before_training(HUTCHINSON_GRADIENTS * BATCHES + FORWARD * WARM_UP),
     ),
     "GraSP": Entrant(
         AT_START,

@@ -35,6 +35,8 @@ ORIGINS: Mapping[str, From] = {
     "random search": From(search.random_search),
     "magnitude at start": From(search.initial_magnitude),
     "SNIP": From(search.snip),
+    "Fisher": From(search.fisher, "with the second-order term alone"),
+    "Hutchinson": From(search.hutchinson, "with outputs divided by 200"),
     "GraSP": From(search.grasp),
     "SynFlow": From(search.synflow),
     "magnitude": From(search.magnitude_pruning, "in one shot"),
