@@ -13,9 +13,11 @@ Arrays may be split over devices, and stay split: each weight meets only its own
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from jaxarch._internal.errors import (
@@ -23,6 +25,7 @@ from jaxarch._internal.errors import (
     check_array,
     check_count,
     check_function,
+    check_instance,
     check_one_key,
     first_line,
 )
@@ -39,7 +42,7 @@ from jaxarch._internal.trees import (
     select_floating,
 )
 
-__all__ = ["fisher_diagonal", "grasp", "hessian_diagonal", "magnitude", "snip", "synflow", "taylor"]
+__all__ = ["fisher_diagonal", "grasp", "hessian_diagonal", "magnitude", "prospr", "snip", "synflow", "taylor"]
 
 
 def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
@@ -163,7 +166,7 @@ def fisher_diagonal(
     """
     check_function("loss", loss, params, batch)
     selection = select_floating(params, where)
-    count = _examples(batch)
+    count = _leading("batch", batch, "examples")
     zeros = map_selected(lambda leaf: jnp.zeros_like(_float32(leaf)), selection)
 
     def add(sums: tuple[PyTree, PyTree], index: Array) -> tuple[tuple[PyTree, PyTree], None]:
@@ -271,6 +274,65 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
     return map_selected(lambda theta, hg: _float32(theta) * _float32(hg), selection, product)
 
 
+def prospr(
+    loss: Callable[[PyTree, PyTree], Array],
+    params: PyTree,
+    batches: PyTree,
+    optimizer: optax.GradientTransformation,
+    where: Where = matrices,
+) -> PyTree:
+    r"""Return how much the loss after some steps of training would change without each connection.
+
+    The score is `|dL_M / dm|` at a mask m of ones. Training begins with `m * theta` and takes M steps. L_M is
+    the loss of the next batch. The derivative goes through all steps. M. Alizadeh et al., Prospect pruning:
+    finding trainable weights at initialization using meta-gradients, 2022. Without a step it would be `snip`.
+    Each step's gradient is computed again on the way back, so memory holds the weights of all steps, and the
+    activations of one.
+
+    Args:
+      loss: `(params, batch) -> scalar`.
+      params: theta, usually the initial parameters.
+      batches: arrays with a leading axis of M + 1 batches: one for each step, and the last for L_M.
+      optimizer: an optax transformation for the steps. The authors have `optax.sgd`.
+      where: the leaves that are masked, by path. Steps change all others too.
+
+    Returns:
+      Scores in the structure of the parameters.
+
+    Raises:
+      ArgumentError: fewer than two batches; selected parameters that are not floating point; leaves that do
+        not exist; a loss that fails on these parameters, or is not one number; another kind of optimizer.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, optax
+      >>> params, a = {"kernel": jnp.array([[1.0, 2.0]])}, jnp.array([1.0, 3.0])
+      >>> jaxarch.saliency.prospr(lambda p, a: a * (p["kernel"] ** 2).sum() / 2, params, a, optax.sgd(0.5))
+      {'kernel': Array([[0.75, 3.  ]], dtype=float32)}
+    """
+    check_function("loss", loss, params, batches)
+    of = "an optax transformation, such as optax.sgd(0.1)"
+    check_instance("optimizer", optimizer, optax.GradientTransformation, of)
+    selection = select_floating(params, where)
+    if (count := _leading("batches", batches, "batches")) < 2:
+        raise ArgumentError(f"batches: expected one for each step, and one more; got {count}")
+    steps, last = jax.tree.map(lambda leaf: leaf[:-1], batches), jax.tree.map(lambda leaf: leaf[-1], batches)
+
+    def of_batch(moves: PyTree, batch: PyTree) -> Array:
+        return _scalar(lambda of: loss(of, batch), params)(moves)
+
+    def descend(carry: tuple[PyTree, Any], batch: PyTree) -> tuple[tuple[PyTree, Any], None]:
+        moves, state = carry
+        updates, state = optimizer.update(jax.grad(of_batch)(moves, batch), state, moves)
+        return (optax.apply_updates(moves, updates), state), None
+
+    def prospect(selected: PyTree) -> Array:
+        moves = inexact(merge(selected, params))
+        (moves, _), _ = jax.lax.scan(jax.checkpoint(descend), (moves, optimizer.init(moves)), steps)
+        return of_batch(moves, last)
+
+    return snip(params, jax.grad(prospect)(selection), where)
+
+
 def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = matrices) -> PyTree:
     r"""Return each connection's part in the flow through the network: `|theta| dR/d|theta|`.
 
@@ -332,18 +394,18 @@ def _beside(name: str, tree: PyTree, selection: PyTree) -> PyTree:
     return tree
 
 
-def _examples(batch: PyTree) -> int:
-    """Return the number of examples of a batch.
+def _leading(name: str, tree: PyTree, of: str) -> int:
+    """Return the size of the leading axis of arrays.
 
     Raises:
       ArgumentError: arrays without a common leading axis, or an empty one.
     """
-    for path, leaf in named_leaves(batch).items():
-        check_array(f"batch: {path}", leaf)
-    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
+    for path, leaf in named_leaves(tree).items():
+        check_array(f"{name}: {path}", leaf)
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
     if len(sizes) != 1 or not sizes & {size for size in sizes if size and size[0]}:
-        shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(batch)]
-        raise ArgumentError(f"batch: expected arrays with one leading axis of examples, got shapes {shapes}")
+        shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]
+        raise ArgumentError(f"{name}: expected arrays with one leading axis of {of}, got shapes {shapes}")
     return int(sizes.pop()[0])
 
 

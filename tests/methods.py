@@ -35,6 +35,7 @@ LONG = {
     "magnitude_pruning",
     "movement",
     "network_slimming",
+    "prospr",
     "random_search",
     "recruit",
     "retrain",

@@ -55,6 +55,7 @@ LONG = {
     "jaxarch.search._hutchinson",
     "jaxarch.search._initial_magnitude",
     "jaxarch.search._magnitude_pruning",
+    "jaxarch.search._prospr",
     "jaxarch.search._random_search",
     "jaxarch.search._rigl",
     "jaxarch.search._sparse_evolution",

@@ -31,6 +31,10 @@ GRASP_TEMPERATURE = 200.0
 """Temperature by which GraSP's authors divide the outputs, and those of the Hutchinson scores."""
 GRASP_GRADIENTS = 3
 """Cost of one batch for GraSP, in gradients."""
+PROSPR_STEPS = 3
+"""Steps of training that ProsPr looks ahead, as the authors have them."""
+PROSPR_GRADIENTS = 4 * PROSPR_STEPS + 1
+"""Cost of ProsPr: a step's gradient, again on the way back, its derivative, and the last gradient."""
 SYNFLOW_ROUNDS = 100
 GRADUAL = (0.1, 0.7)
 """Shares of the steps after which gradual magnitude pruning begins and ends."""
@@ -326,6 +330,13 @@ ENTRANTS: Mapping[str, Entrant] = {
         lambda at: search.grasp(at.density, batches=BATCHES, temperature=GRASP_TEMPERATURE),
         trained_whole,
         before_training(GRASP_GRADIENTS * BATCHES),
+    ),
+    "ProsPr": Entrant(
+        AT_START,
+        lambda at: search.prospr(at.density, steps=PROSPR_STEPS, learning_rate=at.own),
+        trained_whole,
+        before_training(PROSPR_GRADIENTS),
+        ("inner rate", 0.1, 0.01, 1.0),
     ),
     "SynFlow": Entrant(
         AT_START, lambda at: search.synflow(at.density, rounds=SYNFLOW_ROUNDS), trained_whole, _synflow_phases

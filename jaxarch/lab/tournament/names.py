@@ -38,6 +38,7 @@ ORIGINS: Mapping[str, From] = {
     "Fisher": From(search.fisher, "with the second-order term alone"),
     "Hutchinson": From(search.hutchinson, "with outputs divided by 200"),
     "GraSP": From(search.grasp),
+    "ProsPr": From(search.prospr),
     "SynFlow": From(search.synflow),
     "magnitude": From(search.magnitude_pruning, "in one shot"),
     "lottery tickets": From(search.magnitude_pruning, "in rounds that rewind to the initial weights"),
