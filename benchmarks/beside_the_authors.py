@@ -10,6 +10,7 @@
     git clone https://github.com/huggingface/nn_pruning
     git clone https://github.com/ganguli-lab/Synaptic-Flow
     git clone https://github.com/Gollini/Scalable_Second_Order_PaI
+    git clone https://github.com/mil-ad/prospr
     cd ..; python benchmarks/beside_the_authors.py clones      # seconds, on one core
     python benchmarks/beside_the_authors.py clones --resnet18 --seeds 1  # ten minutes
 
@@ -23,7 +24,8 @@ Of methods that score connections before training, by H. Tanaka's implementation
 500 handwritten digits, a tenth of its connections, SynFlow in 100 rounds; in how many connections the two
 masks differ. Fisher and Hutchinson scores, on the same data, are compared themselves: the sums of both terms,
 as in the authors' code, and in jaxarch by gradients of the other sign. Theirs have the diagonal that jaxarch
-estimated, since their random signs are others.
+estimated, since their random signs are others. Of ProsPr, three steps of their gradient descent are
+differentiated.
 
 With --resnet18, their magnitude at the start and SynFlow alone, on their ResNet-18 for pictures of 32 x 32:
 which of its layers are left without a connection at densities .1, .056, .01 and .001. jaxarch's are in
@@ -34,14 +36,15 @@ connections that one has and the other has not, a number a seed. Both sides are 
 jaxarch's scores and constants are float32 by design.
 
 Measured with PyTorch 2.13 on a CPU, 5 seeds, the repositories as of dddf2d0, f709fc5, cc74d38, 5bd4039,
-39a5fe6, 0cef2b2, 9dfa57a and bfb50ad, in this order: at most 3e-16 (edge-popup, biprop), 2e-15 (STR), 3e-10
-(continuous sparsification), 4e-8 (hard concrete), 0 (movement) and 2e-15 (Fisher and Hutchinson scores). The
-masks of magnitude at the start, SNIP and GraSP are the same in every seed; those of SynFlow differ in 1 to 5
-of 740 connections, and in none once the authors' code rounds what is left after a round to the nearest, as
-jaxarch does, and not what goes down. Of their ResNet-18 (PyTorch 2.14; seed 0 at .1, .01 and .001) SynFlow
-empties two of the three projections of shortcuts at .1, and all three at .01 and .001: no other layer.
-Magnitude at the start (three seeds) empties none at .1, and at .056 and .01 the last one alone, whose weights
-PyTorch draws from a uniform distribution that ends below the threshold.
+39a5fe6, 0cef2b2, 9dfa57a, bfb50ad and a921779, in this order: at most 3e-16 (edge-popup, biprop), 2e-15
+(STR), 3e-10 (continuous sparsification), 4e-8 (hard concrete), 0 (movement), 2e-15 (Fisher and Hutchinson
+scores, PyTorch 2.10) and 1e-15 (ProsPr, PyTorch 2.10). The masks of magnitude at the start, SNIP and GraSP
+are the same in every seed; those of SynFlow differ in 1 to 5 of 740 connections, and in none once the
+authors' code rounds what is left after a round to the nearest, as jaxarch does, and not what goes down. Of
+their ResNet-18 (PyTorch 2.14; seed 0 at .1, .01 and .001) SynFlow empties two of the three projections of
+shortcuts at .1, and all three at .01 and .001: no other layer. Magnitude at the start (three seeds) empties
+none at .1, and at .056 and .01 the last one alone, whose weights PyTorch draws from a uniform distribution
+that ends below the threshold.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 
 import jax
 
@@ -91,6 +94,9 @@ def definition(path: Path, *names: str) -> SimpleNamespace:
         "Module": nn.Module,
         "optim": torch.optim,
         "Dict": dict,
+        "List": list,
+        "Tuple": tuple,
+        "Optional": Optional,
         "tqdm": lambda batches, **options: batches,
     }
     exec(compile(ast.Module(body, []), str(path), "exec"), scope)
@@ -352,6 +358,35 @@ def second_order(clones: Path, seed: int) -> tuple[Numbers, Numbers]:
     )
 
 
+def prospects(clones: Path, seed: int) -> tuple[Numbers, Numbers]:
+    """Scores of ProsPr after three steps; of the authors, the step of gradient descent."""
+    digits = Digits(seed)
+    params = {str(i): jnp.asarray(kernel) for i, kernel in enumerate(digits.kernels)}
+    x, y = digits.x.reshape(4, 125, -1), digits.y.reshape(4, 125)
+
+    def loss(params: Any, batch: Any) -> Any:
+        outputs = digits.outputs(params, batch[0])
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, batch[1]).mean()
+
+    scores = saliency.prospr(loss, params, (jnp.asarray(x), jnp.asarray(y)), optax.sgd(0.5))
+    code = definition(clones / "prospr" / "prospr" / "prospr.py", "functional_sgd")
+    ones = [torch.ones(kernel.shape, requires_grad=True) for kernel in digits.kernels]
+    moved = [mask * torch.tensor(kernel) for mask, kernel in zip(ones, digits.kernels, strict=True)]
+
+    def theirs(moved: Any, step: int) -> Any:
+        outputs = functional.relu(torch.tensor(x[step]) @ moved[0]) @ moved[1]
+        return functional.cross_entropy(outputs, torch.tensor(y[step]))
+
+    for step in range(3):
+        gradients = autograd.grad(theirs(moved, step), moved, create_graph=True)
+        moved, _ = code.functional_sgd(moved, gradients, [None, None], lr=0.5)
+    by_mask = autograd.grad(theirs(moved, 3), ones)
+    return (
+        {"ProsPr": np.concatenate([np.ravel(score) for score in scores.values()])},
+        {"ProsPr": np.concatenate([score.abs().numpy().ravel() for score in by_mask])},
+    )
+
+
 def emptied_by_theirs(clones: Path, method: str, density: float, seed: int) -> list[str]:
     """The layers of the authors' ResNet-18 that a pruner of theirs leaves without a connection."""
     if str(clones / "Synaptic-Flow") not in sys.path:
@@ -396,6 +431,7 @@ def main() -> None:
     for name, both in LEARNED.items():
         show(name, [both(arguments.clones, Drawn(seed)) for seed in seeds])
     show("second-order scores", [second_order(arguments.clones, seed) for seed in seeds])
+    show("scores some steps ahead", [prospects(arguments.clones, seed) for seed in seeds])
     differing: dict[str, list[int]] = {}
     kept = 0
     for seed in range(arguments.seeds):
