@@ -40,8 +40,10 @@ def fisher(
 
     Each gradient is the one of a batch of a single example, without augmentation and dropout. So batch norm
     needs its running statistics, since a batch of one has no variance. At first these are a mean of 0 and a
-    variance of 1, of no use in a deep network. With `warm_up` they come from batches first, while weights
-    stay as they are. The paper finds that this keeps layers from losing all of their connections.
+    variance of 1. With `warm_up` they come from batches first, while weights stay as they are. The paper
+    finds that this keeps layers from losing all of their connections. We find the opposite in one run: a
+    VGG16 of a quarter of the width on CIFAR-10, second term alone, density .01. No layer of 14 is empty
+    without a warm-up, and 7 are after 30 batches of it.
 
     At initial weights the first term is often the larger one: the mask is then close to SNIP's.
 

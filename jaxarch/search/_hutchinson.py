@@ -57,9 +57,10 @@ def hutchinson(
     outputs that are not classes have no softmax. They never mask the last layer; leave it out by `where`.
 
     The loss is the one of evaluation, without augmentation and dropout, with the running statistics of batch
-    norm. At first these are a mean of 0 and a variance of 1, of no use in a deep network. With `warm_up` they
-    come from batches first, while weights stay as they are. The paper finds that this keeps layers from
-    losing all of their connections.
+    norm. At first these are a mean of 0 and a variance of 1. With `warm_up` they come from batches first,
+    while weights stay as they are. The paper finds that this keeps layers from losing all of their
+    connections. We find the opposite in one run (see `fisher`): at density .01 the emptiest of the last
+    layers has 332 connections without a warm-up, and 3 after 30 batches of it.
 
     On digits at density .02, T = 200 raises the accuracy from .674 to .791 (median of 5 seeds). SNIP with
     outputs that are divided by 200 has .803: the gain there is the temperature's, not the Hessian's.
