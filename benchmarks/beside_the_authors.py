@@ -11,6 +11,8 @@
     git clone https://github.com/x-zho14/ProbMask-official
     git clone https://github.com/VITA-Group/GraNet
     git clone https://github.com/ganguli-lab/Synaptic-Flow
+    git clone https://github.com/Gollini/Scalable_Second_Order_PaI
+    git clone https://github.com/mil-ad/prospr
     cd ..; python benchmarks/beside_the_authors.py clones      # seconds, on one core
     python benchmarks/beside_the_authors.py clones --resnet18 --seeds 1  # ten minutes
 
@@ -24,7 +26,10 @@ Of ProbMask also the projection. Of GraNet, one change of the masks of two kerne
 
 Of methods that score connections before training, by H. Tanaka's implementation of each: an MLP 64-100-10 on
 500 handwritten digits, a tenth of its connections, SynFlow in 100 rounds; in how many connections the two
-masks differ.
+masks differ. Fisher and Hutchinson scores, on the same data, are compared themselves: the sums of both terms,
+as in the authors' code, and in jaxarch by gradients of the other sign. Theirs have the diagonal that jaxarch
+estimated, since their random signs are others. Of ProsPr, three steps of their gradient descent are
+differentiated.
 
 With --resnet18, their magnitude at the start and SynFlow alone, on their ResNet-18 for pictures of 32 x 32:
 which of its layers are left without a connection at densities .1, .056, .01 and .001. jaxarch's are in
@@ -35,10 +40,11 @@ connections that one has and the other has not, a number a seed. Both sides are 
 jaxarch's scores and constants are float32 by design.
 
 Measured with PyTorch 2.13 on a CPU, 5 seeds, the repositories as of dddf2d0, f709fc5, cc74d38, 5bd4039,
-39a5fe6, 0cef2b2 and 9dfa57a, in this order: at most 3e-16 (edge-popup, biprop), 2e-15 (STR), 3e-10
-(continuous sparsification), 4e-8 (hard concrete) and 0 (movement). The masks of magnitude at the start, SNIP
-and GraSP are the same in every seed; those of SynFlow differ in 1 to 5 of 740 connections, and in none once
-the authors' code rounds what is left after a round to the nearest, as jaxarch does, and not what goes down.
+39a5fe6, 0cef2b2, 9dfa57a, bfb50ad and a921779, in this order: at most 3e-16 (edge-popup, biprop), 2e-15
+(STR), 3e-10 (continuous sparsification), 4e-8 (hard concrete), 0 (movement), 2e-15 (Fisher and Hutchinson
+scores, PyTorch 2.10) and 1e-15 (ProsPr, PyTorch 2.10). The masks of magnitude at the start, SNIP and GraSP
+are the same in every seed; those of SynFlow differ in 1 to 5 of 740 connections, and in none once the
+authors' code rounds what is left after a round to the nearest, as jaxarch does, and not what goes down.
 ProbMask (dff770a) differs by at most 2e-5, and by 3e-8 if its 1e-6 is the authors' 1e-20; its projection by
 4e-7, since theirs halves the bracket 20 times. Of GraNet (f338a24) 1 or 2 of 1573 connections differ in each
 direction: the authors' code rounds what is left down, less one, and what is replaced up.
@@ -59,7 +65,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 
 import jax
 
@@ -96,6 +102,12 @@ def definition(path: Path, *names: str) -> SimpleNamespace:
         "math": math,
         "np": np,
         "Module": nn.Module,
+        "optim": torch.optim,
+        "Dict": dict,
+        "List": list,
+        "Tuple": tuple,
+        "Optional": Optional,
+        "tqdm": lambda batches, **options: batches,
     }
     exec(compile(ast.Module(body, []), str(path), "exec"), scope)
     return SimpleNamespace(**{name: scope[name] for name in names})
@@ -378,6 +390,86 @@ def granet_change(clones: Path, seed: int) -> list[int]:
     ]
 
 
+def second_order(clones: Path, seed: int) -> tuple[Numbers, Numbers]:
+    """Scores by the Fisher diagonal, alone and with the gradient, and by one estimate of the Hessian's."""
+    digits = Digits(seed)
+    params = {str(i): jnp.asarray(kernel) for i, kernel in enumerate(digits.kernels)}
+    labels = jnp.asarray(digits.y)
+
+    def loss(params: Any, batch: Any) -> Any:
+        outputs = digits.outputs(params, batch[0])
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, batch[1]).mean()
+
+    gradients, squares = saliency.fisher_diagonal(loss, params, (jnp.asarray(digits.x), labels))
+    softened, curvature = saliency.hessian_diagonal(
+        lambda of: digits.loss(of, TEMPERATURE), params, jax.random.key(seed)
+    )
+    zeros, minus, minus_softened = (
+        jax.tree.map(lambda leaf, f=factor: f * leaf, tree)
+        for factor, tree in ((0, gradients), (-1, gradients), (-1, softened))
+    )
+    ours = {
+        "Fisher": saliency.taylor(params, zeros, squares),
+        "Fisher-Taylor": saliency.taylor(params, minus, squares),
+        "Hutchinson-Taylor": saliency.taylor(params, minus_softened, curvature),
+    }
+
+    path = clones / "Scalable_Second_Order_PaI" / "batch_exp" / "experiments" / "utils" / "compressors.py"
+    code = definition(path, "fisher_diag", "saliency_score", "fd_taylor", "hutchinson_taylor")
+    network = nn.Sequential(nn.Linear(64, 100, bias=False), nn.ReLU(), nn.Linear(100, 10, bias=False))
+    with torch.no_grad():
+        for layer, kernel in zip((network[0], network[2]), digits.kernels, strict=True):
+            layer.weight.copy_(torch.tensor(kernel.T))
+    x, y = torch.tensor(digits.x), torch.tensor(digits.y)
+    singles = [(x[i : i + 1], y[i : i + 1]) for i in range(len(y))]
+    rest = ("cpu", singles, nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), 0.1))
+    of_ours = {
+        name: torch.tensor(np.asarray(curvature[key]).T)
+        for name, key in (("0.weight", "0"), ("2.weight", "1"))
+    }
+    theirs = {
+        "Fisher": code.saliency_score(network, code.fisher_diag(network, *rest)),
+        "Fisher-Taylor": code.fd_taylor(network, *rest),
+        "Hutchinson-Taylor": code.hutchinson_taylor(network, *rest, of_ours, T=TEMPERATURE),
+    }
+    return (
+        {name: np.concatenate([np.ravel(score[key]) for key in "01"]) for name, score in ours.items()},
+        {
+            name: np.concatenate([score[f"{key}.weight"].detach().numpy().T.ravel() for key in "02"])
+            for name, score in theirs.items()
+        },
+    )
+
+
+def prospects(clones: Path, seed: int) -> tuple[Numbers, Numbers]:
+    """Scores of ProsPr after three steps; of the authors, the step of gradient descent."""
+    digits = Digits(seed)
+    params = {str(i): jnp.asarray(kernel) for i, kernel in enumerate(digits.kernels)}
+    x, y = digits.x.reshape(4, 125, -1), digits.y.reshape(4, 125)
+
+    def loss(params: Any, batch: Any) -> Any:
+        outputs = digits.outputs(params, batch[0])
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, batch[1]).mean()
+
+    scores = saliency.prospr(loss, params, (jnp.asarray(x), jnp.asarray(y)), optax.sgd(0.5))
+    code = definition(clones / "prospr" / "prospr" / "prospr.py", "functional_sgd")
+    ones = [torch.ones(kernel.shape, requires_grad=True) for kernel in digits.kernels]
+    moved = [mask * torch.tensor(kernel) for mask, kernel in zip(ones, digits.kernels, strict=True)]
+
+    def theirs(moved: Any, step: int) -> Any:
+        outputs = functional.relu(torch.tensor(x[step]) @ moved[0]) @ moved[1]
+        return functional.cross_entropy(outputs, torch.tensor(y[step]))
+
+    for step in range(3):
+        gradients = autograd.grad(theirs(moved, step), moved, create_graph=True)
+        moved, _ = code.functional_sgd(moved, gradients, [None, None], lr=0.5)
+    by_mask = autograd.grad(theirs(moved, 3), ones)
+    return (
+        {"ProsPr": np.concatenate([np.ravel(score) for score in scores.values()])},
+        {"ProsPr": np.concatenate([score.abs().numpy().ravel() for score in by_mask])},
+    )
+
+
 def emptied_by_theirs(clones: Path, method: str, density: float, seed: int) -> list[str]:
     """The layers of the authors' ResNet-18 that a pruner of theirs leaves without a connection."""
     if str(clones / "Synaptic-Flow") not in sys.path:
@@ -397,6 +489,16 @@ def emptied_by_theirs(clones: Path, method: str, density: float, seed: int) -> l
     return [name.removesuffix(".weight_mask") for name, mask in masks_left.items() if not mask.any()]
 
 
+def show(name: str, of_seeds: list[tuple[Numbers, Numbers]]) -> None:
+    """Print the largest difference in any seed, over the largest number."""
+    worst: dict[str, float] = {}
+    for ours, theirs in of_seeds:
+        for what, numbers in theirs.items():
+            difference = np.abs(ours[what] - numbers).max() / np.abs(numbers).max()
+            worst[what] = max(worst.get(what, 0.0), float(difference))
+    print(f"{name:26}", ", ".join(f"{what} {difference:.1e}" for what, difference in worst.items()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("clones", type=Path, help="a folder of the authors' repositories")
@@ -408,15 +510,12 @@ def main() -> None:
             emptied = emptied_by_theirs(arguments.clones, method, density, seed)
             print(f"{method}, seed {seed}, at {density:g}: {', '.join(emptied) or 'none'}", flush=True)
         return
+    seeds = range(arguments.seeds)
     for name, both in LEARNED.items():
-        worst: dict[str, float] = {}
-        for seed in range(arguments.seeds):
-            ours, theirs = both(arguments.clones, Drawn(seed))
-            for what, numbers in theirs.items():
-                difference = np.abs(ours[what] - numbers).max() / np.abs(numbers).max()
-                worst[what] = max(worst.get(what, 0.0), float(difference))
-        print(f"{name:26}", ", ".join(f"{what} {difference:.1e}" for what, difference in worst.items()))
-    changes = [granet_change(arguments.clones, seed) for seed in range(arguments.seeds)]
+        show(name, [both(arguments.clones, Drawn(seed)) for seed in seeds])
+    show("second-order scores", [second_order(arguments.clones, seed) for seed in seeds])
+    show("scores some steps ahead", [prospects(arguments.clones, seed) for seed in seeds])
+    changes = [granet_change(arguments.clones, seed) for seed in seeds]
     print(f"{'GraNet':26} connections of one mask alone, of a change, and of ours: {changes}")
     differing: dict[str, list[int]] = {}
     kept = 0

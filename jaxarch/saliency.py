@@ -13,12 +13,22 @@ Arrays may be split over devices, and stay split: each weight meets only its own
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
-from jaxarch._internal.errors import ArgumentError, check_array, check_function, first_line
+from jaxarch._internal.errors import (
+    ArgumentError,
+    check_array,
+    check_count,
+    check_function,
+    check_instance,
+    check_one_key,
+    first_line,
+)
 from jaxarch._internal.trees import (
     PyTree,
     Where,
@@ -32,7 +42,7 @@ from jaxarch._internal.trees import (
     select_floating,
 )
 
-__all__ = ["grasp", "magnitude", "snip", "synflow"]
+__all__ = ["fisher_diagonal", "grasp", "hessian_diagonal", "magnitude", "prospr", "snip", "synflow", "taylor"]
 
 
 def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
@@ -81,19 +91,145 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
       {'kernel': Array([[3., 1.]], dtype=float32)}
     """
     selection = select_floating(params, where)
-    if missing := named_leaves(selection).keys() - named_leaves(gradients).keys():
-        raise ArgumentError(
-            f"gradients: {min(missing)!r} has none; differentiate with respect to the same parameters"
-        )
-    of_gradients = named_leaves(gradients)
-    for path, theta in named_leaves(selection).items():
-        check_array(f"gradients: {path}", of_gradients[path])
-        if jnp.shape(of_gradients[path]) != jnp.shape(theta):
-            shape = jnp.shape(of_gradients[path])
-            raise ArgumentError(f"gradients: expected shape {jnp.shape(theta)} for {path!r}, got {shape}")
-    gradients = restructured(gradients, selection)
-    check_structure("gradients", selection, gradients, "the parameters")
+    gradients = _beside("gradients", gradients, selection)
     return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)
+
+
+def taylor(params: PyTree, gradients: PyTree, curvature: PyTree, where: Where = matrices) -> PyTree:
+    r"""Return how much the loss would change without each connection, to second order.
+
+    The score is `|theta g - theta^2 h / 2|`. g is the gradient, and h a curvature: the diagonal of the
+    Hessian, or the one of the empirical Fisher matrix in its place. `fisher_diagonal` and `hessian_diagonal`
+    return both. I. Gollini Navarrete et al., What scalable second-order information knows for pruning at
+    initialization, 2025. The authors' code adds the two terms. Here they have the signs of a removal, a step
+    of `-theta`. With a g of zeros, as in a minimum of the loss, the score is `theta^2 |h| / 2`: Y. LeCun, J.
+    Denker and S. Solla, Optimal brain damage, 1989.
+
+    Args:
+      params: theta, usually the initial parameters.
+      gradients: g, a mean over one batch or, better, several.
+      curvature: h, such as the mean of squared gradients of single examples.
+      where: the leaves that are masked, by path.
+
+    Returns:
+      Scores in the structure of the parameters.
+
+    Raises:
+      ArgumentError: gradients or a curvature whose structure or shapes differ from the parameters; selected
+        parameters that are not floating point; leaves that do not exist.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> kernel = lambda *row: {"kernel": jnp.array([row])}
+      >>> jaxarch.saliency.taylor(kernel(1.0, -2.0), kernel(3.0, 0.5), kernel(2.0, 4.0))
+      {'kernel': Array([[2., 9.]], dtype=float32)}
+    """
+    selection = select_floating(params, where)
+    gradients = _beside("gradients", gradients, selection)
+    curvature = _beside("curvature", curvature, selection)
+
+    def change(theta: Array, g: Array, h: Array) -> Array:
+        theta = _float32(theta)
+        return jnp.abs(theta * _float32(g) - theta**2 * _float32(h) / 2)
+
+    return map_selected(change, selection, gradients, curvature)
+
+
+def fisher_diagonal(
+    loss: Callable[[PyTree, PyTree], Array], params: PyTree, batch: PyTree, where: Where = matrices
+) -> tuple[PyTree, PyTree]:
+    r"""Return the means over examples of the gradient, and of its square: the empirical Fisher diagonal.
+
+    Gradients are of one example at a time, since the square of a batch's mean gradient is much smaller. Sums
+    are kept, and no gradient of another example: memory does not grow with the batch. For several batches of
+    one size, take the mean of their results.
+
+    Args:
+      loss: `(params, batch) -> scalar`. It is called with batches of one example, so batch norm needs its
+        running statistics.
+      params: theta, usually the initial parameters.
+      batch: arrays with one leading axis of examples.
+      where: the leaves that are scored, by path.
+
+    Returns:
+      Gradients, and squares of gradients, in the structure of the parameters, for `taylor`.
+
+    Raises:
+      ArgumentError: selected parameters that are not floating point; leaves that do not exist; arrays without
+        a common axis of examples; a loss that fails on these parameters, or is not one number.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params, x = {"kernel": jnp.array([[1.0, 2.0]])}, jnp.array([[1.0, 0.0], [3.0, 1.0]])
+      >>> jaxarch.saliency.fisher_diagonal(lambda p, x: (x @ p["kernel"].T).mean(), params, x)[1]
+      {'kernel': Array([[5. , 0.5]], dtype=float32)}
+    """
+    check_function("loss", loss, params, batch)
+    selection = select_floating(params, where)
+    count = _leading("batch", batch, "examples")
+    zeros = map_selected(lambda leaf: jnp.zeros_like(_float32(leaf)), selection)
+
+    def add(sums: tuple[PyTree, PyTree], index: Array) -> tuple[tuple[PyTree, PyTree], None]:
+        example = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, index, 1), batch)
+        g = jax.grad(_scalar(lambda of: loss(of, example), params))(selection)
+        first = map_selected(lambda leaf, sum_: sum_ + _float32(leaf), g, sums[0])
+        return (first, map_selected(lambda leaf, sum_: sum_ + _float32(leaf) ** 2, g, sums[1])), None
+
+    sums, _ = jax.lax.scan(add, (zeros, zeros), jnp.arange(count))
+    return jax.tree.map(lambda sum_: sum_ / count, sums)
+
+
+def hessian_diagonal(
+    loss: Callable[[PyTree], Array], params: PyTree, key: Array, samples: int = 10, where: Where = matrices
+) -> tuple[PyTree, PyTree]:
+    r"""Return the gradient, and an estimate of the diagonal of the Hessian H.
+
+    The estimate is the mean of `z * (H z)` over random signs z. It is unbiased. Its variance is `sum_j H_ij^2
+    / samples`, over all j but i. M. Hutchinson, A stochastic estimator of the trace of the influence matrix
+    for Laplacian smoothing splines, 1990; C. Bekas, E. Kokiopoulou and Y. Saad, An estimator for the diagonal
+    of a matrix, 2007. Only selected leaves have signs, which keeps entries between them and others out of the
+    variance.
+
+    Args:
+      loss: `params -> scalar`, over a batch.
+      params: theta, usually the initial parameters.
+      key: a random key for the signs.
+      samples: number of random z. Each one costs about as much as two gradients.
+      where: the leaves that are scored, by path.
+
+    Returns:
+      Gradients and the diagonal, in the structure of the parameters, for `taylor`.
+
+    Raises:
+      ArgumentError: samples that are not a positive integer; selected parameters that are not floating point;
+        leaves that do not exist; a loss that fails on these parameters, or is not one number.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> params = {"kernel": jnp.array([[1.0, 2.0]])}
+      >>> cubes = lambda p: (p["kernel"] ** 3).sum()
+      >>> jaxarch.saliency.hessian_diagonal(cubes, params, jax.random.key(0))[1]
+      {'kernel': Array([[ 6., 12.]], dtype=float32)}
+    """
+    check_function("loss", loss, params)
+    check_one_key(key)
+    check_count("samples", samples)
+    selection = select_floating(params, where)
+    leaves, treedef = jax.tree.flatten(selection)
+    # The gradient is linearized once: a sample costs one product with the Hessian, and no other gradient.
+    g, product = jax.linearize(jax.grad(_scalar(loss, params)), selection)
+
+    def add(sum_: PyTree, key: Array) -> tuple[PyTree, None]:
+        keys = jax.random.split(key, len(leaves))
+        signs = [
+            jax.random.rademacher(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)
+        ]
+        z = jax.tree.unflatten(treedef, signs)
+        return map_selected(lambda z, hz, sum_: sum_ + _float32(z) * _float32(hz), z, product(z), sum_), None
+
+    zeros = map_selected(lambda leaf: jnp.zeros_like(_float32(leaf)), selection)
+    total, _ = jax.lax.scan(add, zeros, jax.random.split(key, samples))
+    return map_selected(_float32, g), map_selected(lambda leaf: leaf / samples, total)
 
 
 def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matrices) -> PyTree:
@@ -127,14 +263,7 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
     check_function("loss", loss, params)
     selection = select_floating(params, where)
     moves = inexact(params)
-
-    def loss_of(moves: PyTree) -> Array:
-        made = _called("loss", loss, merge(moves, params))
-        if jnp.shape(made) != ():
-            raise ArgumentError(f"loss: expected one number, got shape {jnp.shape(made)}; take a mean")
-        return made
-
-    gradient = jax.grad(loss_of)
+    gradient = jax.grad(_scalar(loss, params))
 
     # If a module has no array, for instance a layer without a bias, both theta and g are missing.
     def along(theta: Array | None, g: Array | None) -> Array | None:
@@ -143,6 +272,65 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
     g = jax.tree.map(along, selection, gradient(moves), is_leaf=lambda leaf: leaf is None)
     _, product = jax.jvp(gradient, (moves,), (g,))
     return map_selected(lambda theta, hg: _float32(theta) * _float32(hg), selection, product)
+
+
+def prospr(
+    loss: Callable[[PyTree, PyTree], Array],
+    params: PyTree,
+    batches: PyTree,
+    optimizer: optax.GradientTransformation,
+    where: Where = matrices,
+) -> PyTree:
+    r"""Return how much the loss after some steps of training would change without each connection.
+
+    The score is `|dL_M / dm|` at a mask m of ones. Training begins with `m * theta` and takes M steps. L_M is
+    the loss of the next batch. The derivative goes through all steps. M. Alizadeh et al., Prospect pruning:
+    finding trainable weights at initialization using meta-gradients, 2022. Without a step it would be `snip`.
+    Each step's gradient is computed again on the way back, so memory holds the weights of all steps, and the
+    activations of one.
+
+    Args:
+      loss: `(params, batch) -> scalar`.
+      params: theta, usually the initial parameters.
+      batches: arrays with a leading axis of M + 1 batches: one for each step, and the last for L_M.
+      optimizer: an optax transformation for the steps. The authors have `optax.sgd`.
+      where: the leaves that are masked, by path. Steps change all others too.
+
+    Returns:
+      Scores in the structure of the parameters.
+
+    Raises:
+      ArgumentError: fewer than two batches; selected parameters that are not floating point; leaves that do
+        not exist; a loss that fails on these parameters, or is not one number; another kind of optimizer.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, optax
+      >>> params, a = {"kernel": jnp.array([[1.0, 2.0]])}, jnp.array([1.0, 3.0])
+      >>> jaxarch.saliency.prospr(lambda p, a: a * (p["kernel"] ** 2).sum() / 2, params, a, optax.sgd(0.5))
+      {'kernel': Array([[0.75, 3.  ]], dtype=float32)}
+    """
+    check_function("loss", loss, params, batches)
+    of = "an optax transformation, such as optax.sgd(0.1)"
+    check_instance("optimizer", optimizer, optax.GradientTransformation, of)
+    selection = select_floating(params, where)
+    if (count := _leading("batches", batches, "batches")) < 2:
+        raise ArgumentError(f"batches: expected one for each step, and one more; got {count}")
+    steps, last = jax.tree.map(lambda leaf: leaf[:-1], batches), jax.tree.map(lambda leaf: leaf[-1], batches)
+
+    def of_batch(moves: PyTree, batch: PyTree) -> Array:
+        return _scalar(lambda of: loss(of, batch), params)(moves)
+
+    def descend(carry: tuple[PyTree, Any], batch: PyTree) -> tuple[tuple[PyTree, Any], None]:
+        moves, state = carry
+        updates, state = optimizer.update(jax.grad(of_batch)(moves, batch), state, moves)
+        return (optax.apply_updates(moves, updates), state), None
+
+    def prospect(selected: PyTree) -> Array:
+        moves = inexact(merge(selected, params))
+        (moves, _), _ = jax.lax.scan(jax.checkpoint(descend), (moves, optimizer.init(moves)), steps)
+        return of_batch(moves, last)
+
+    return snip(params, jax.grad(prospect)(selection), where)
 
 
 def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = matrices) -> PyTree:
@@ -183,6 +371,54 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
     positive = jax.tree.map(lambda theta: jnp.abs(_float32(theta)), inexact(params))
     flow = jax.grad(lambda p: jnp.sum(_called("output", output, merge(p, params))))(positive)
     return map_selected(lambda theta, p, g: jnp.abs(p * g), selection, positive, flow)
+
+
+def _beside(name: str, tree: PyTree, selection: PyTree) -> PyTree:
+    """Return the leaves of a tree beside the selected parameters, in their structure.
+
+    Raises:
+      ArgumentError: a leaf that is missing, is no array, or has another shape.
+    """
+    named = named_leaves(tree)
+    for path, theta in named_leaves(selection).items():
+        if path not in named:
+            raise ArgumentError(
+                f"{name}: {path!r} has none; differentiate with respect to the same parameters"
+            )
+        check_array(f"{name}: {path}", named[path])
+        if jnp.shape(named[path]) != jnp.shape(theta):
+            shape = jnp.shape(named[path])
+            raise ArgumentError(f"{name}: expected shape {jnp.shape(theta)} for {path!r}, got {shape}")
+    tree = restructured(tree, selection)
+    check_structure(name, selection, tree, "the parameters")
+    return tree
+
+
+def _leading(name: str, tree: PyTree, of: str) -> int:
+    """Return the size of the leading axis of arrays.
+
+    Raises:
+      ArgumentError: arrays without a common leading axis, or an empty one.
+    """
+    for path, leaf in named_leaves(tree).items():
+        check_array(f"{name}: {path}", leaf)
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
+    if len(sizes) != 1 or not sizes & {size for size in sizes if size and size[0]}:
+        shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]
+        raise ArgumentError(f"{name}: expected arrays with one leading axis of {of}, got shapes {shapes}")
+    return int(sizes.pop()[0])
+
+
+def _scalar(loss: Callable[[PyTree], Array], params: PyTree) -> Callable[[PyTree], Array]:
+    """Return the loss as a function of some of the parameters, refusing one that is not a number."""
+
+    def loss_of(moves: PyTree) -> Array:
+        made = _called("loss", loss, merge(moves, params))
+        if jnp.shape(made) != ():
+            raise ArgumentError(f"loss: expected one number, got shape {jnp.shape(made)}; take a mean")
+        return made
+
+    return loss_of
 
 
 def _called(name: str, function: Callable[[PyTree], Array], params: PyTree) -> Array:

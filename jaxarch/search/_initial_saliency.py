@@ -1,4 +1,4 @@
-"""Common parts of SNIP and GraSP: a saliency at the problem's initial weights, over some of its batches."""
+"""Common parts of saliencies at the problem's initial weights, over some of its batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch._internal.errors import check_count
+from jaxarch import saliency
+from jaxarch._internal.errors import check_count, check_flag
 from jaxarch._internal.trees import PyTree, Where
 from jaxarch.masks import _findings as findings
 from jaxarch.masks._keeping import largest_within
@@ -33,18 +35,59 @@ class Settings:
     units: tuple[str, ...] | Units
 
 
+@dataclasses.dataclass(frozen=True)
+class Expanded(Settings):
+    """Settings of a Taylor expansion: whether it has the first-order term, and the batches of the warm-up."""
+
+    first_order: bool
+    warm_up: int
+
+    @property
+    def needs(self) -> Needs:
+        """Return the needed batches; the warm-up and the scores share them."""
+        return Needs(batches=max(self.batches, self.warm_up))
+
+
 class Start(NamedTuple):
-    """State at which training would begin.
+    """State at which training would begin, and its batches.
 
     Attributes:
+      problem: the problem.
       params: the problem's initial weights.
-      state: the model's initial state.
-      loss: `(params, index) -> scalar`, of the batch of a step.
+      state: the model's state.
+      keys: the keys of the batches, and of dropout.
     """
 
+    problem: Problem
     params: PyTree
     state: PyTree
-    loss: Callable[[PyTree, Array], Array]
+    keys: tuple[Array, Array]
+
+    def batch(self, index: Array) -> PyTree:
+        """Return the batch of a step."""
+        return self.problem.batch(self.keys[0], index)
+
+    def loss(self, params: PyTree, index: Array) -> Array:
+        """Return the loss of a step's batch, as in training."""
+        return self._trained(params, self.state, index)[0]
+
+    def evaluated(self, params: PyTree, batch: PyTree) -> Array:
+        """Return the loss of a batch without dropout, with running statistics."""
+        return self.problem.loss(params, self.state, batch, None)[0]
+
+    def warmed_up(self, batches: int) -> Start:
+        """Return the same start with the state after the first batches of training, at unchanged weights."""
+        if batches == 0 or not jax.tree.leaves(self.state):
+            return self
+
+        def forward(state: PyTree, index: Array) -> tuple[PyTree, None]:
+            return self._trained(self.params, state, index)[1], None
+
+        return self._replace(state=jax.lax.scan(forward, self.state, jnp.arange(batches))[0])
+
+    def _trained(self, params: PyTree, state: PyTree, index: Array) -> tuple[Array, PyTree]:
+        dropout = jax.random.fold_in(self.keys[1], index)
+        return self.problem.loss(params, state, self.batch(index), dropout)
 
 
 def checked(densities: Densities, batches: int, where: Where, units: UnitsLike) -> Settings:
@@ -60,18 +103,22 @@ def checked(densities: Densities, batches: int, where: Where, units: UnitsLike) 
     return Settings(targets, batches, where, together)
 
 
+def expanded(settings: Settings, first_order: bool, warm_up: int) -> Expanded:
+    """Return checked settings of a Taylor expansion.
+
+    Raises:
+      ArgumentError: `first_order` that is no bool, a warm-up that is not a count.
+    """
+    check_flag("first_order", first_order)
+    check_count("warm_up", warm_up, 0)
+    return Expanded(**vars(settings), first_order=first_order, warm_up=warm_up)
+
+
 def begin(key: Array, problem: Problem) -> Start:
     """Return initial weights, and the loss of the batches that training would begin with."""
-    params_key, batch_key, loss_key = jax.random.split(key, 3)
+    params_key, *keys = jax.random.split(key, 3)
     params, state = problem.start(params_key)
-
-    def loss(params: PyTree, index: Array) -> Array:
-        batch = problem.batch(batch_key, index)
-        dropout = jax.random.fold_in(loss_key, index)
-
-        return problem.loss(params, state, batch, dropout)[0]
-
-    return Start(params, state, loss)
+    return Start(problem, params, state, (keys[0], keys[1]))
 
 
 def largest(settings: Settings, problem: Problem, start: Start, scores: PyTree) -> Network:
@@ -83,6 +130,25 @@ def largest(settings: Settings, problem: Problem, start: Start, scores: PyTree) 
         for density in settings.densities
     }
     return with_densities(masks, start.params, start.state, {"saliency": scores})
+
+
+def second_order(
+    settings: Expanded, problem: Problem, start: Start, terms: Callable[[Array], tuple[PyTree, PyTree]]
+) -> Network:
+    """Return the architectures of the largest changes of the loss to second order.
+
+    Args:
+      settings: the settings.
+      problem: the problem.
+      start: the start.
+      terms: `index -> (gradients, curvature)` of a step's batch.
+    """
+    of_batches = jax.lax.map(terms, jnp.arange(settings.batches))
+    gradients, curvature = jax.tree.map(lambda leaf: leaf.mean(0), of_batches)
+    if not settings.first_order:
+        gradients = jax.tree.map(jnp.zeros_like, gradients)
+    scores = saliency.taylor(start.params, gradients, curvature, settings.where)
+    return largest(settings, problem, start, scores)
 
 
 def stage(name: str, apply: Callable[..., Network], settings: Settings, needs: Needs) -> FunctionStage:

@@ -79,6 +79,13 @@ def test_the_biases_of_a_convolution_are_no_connections_though_they_have_axes(co
 SALIENCIES = {
     "magnitude": lambda: saliency.magnitude(PARAMS),
     "snip": lambda: saliency.snip(PARAMS, gradient()),
+    "fisher": lambda: saliency.taylor(
+        PARAMS, *saliency.fisher_diagonal(lambda params, x: loss(module(params)), PARAMS, jnp.ones(2))
+    ),
+    "hutchinson": lambda: saliency.taylor(
+        PARAMS,
+        *saliency.hessian_diagonal(lambda params: loss(module(params)), PARAMS, jax.random.key(0)),
+    ),
     "grasp": lambda: saliency.grasp(lambda params: loss(module(params)), PARAMS),
     "synflow": lambda: saliency.synflow(lambda params: module(params)(jnp.ones(6)), PARAMS),
 }

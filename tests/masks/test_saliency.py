@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from small import keys, problem, same
 
@@ -89,7 +90,21 @@ def test_magnitude_is_the_weight_s():
 SALIENCIES = {
     "magnitude": lambda params, **where: saliency.magnitude(params, **where),
     "snip": lambda params, **where: saliency.snip(params, jax.grad(loss)(params), **where),
+    "taylor": lambda params, **where: saliency.taylor(params, jax.grad(loss)(params), params, **where),
+    "fisher diagonal": lambda params, **where: saliency.fisher_diagonal(
+        lambda params, x: jnp.mean(jnp.tanh(outputs(params, x)) ** 2), params, X, **where
+    )[1],
+    "hessian diagonal": lambda params, **where: saliency.hessian_diagonal(
+        loss, params, jax.random.key(3), **where
+    )[1],
     "grasp": lambda params, **where: saliency.grasp(loss, params, **where),
+    "prospr": lambda params, **where: saliency.prospr(
+        lambda params, x: jnp.mean(jnp.tanh(outputs(params, x)) ** 2),
+        params,
+        X.reshape(2, 5, 3),
+        optax.sgd(0.1),
+        **where,
+    ),
     "synflow": lambda params, **where: saliency.synflow(
         lambda p: outputs(p, jnp.ones((1, 3))), params, **where
     ),

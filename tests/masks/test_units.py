@@ -58,7 +58,10 @@ SEARCHES = {
     ),
     "architecture_pruning": lambda units: search.architecture_pruning(0.5, strength=0.01, units=units),
     "snip": lambda units: search.snip(0.5, units=units),
+    "fisher": lambda units: search.fisher(0.5, units=units),
+    "hutchinson": lambda units: search.hutchinson(0.5, samples=2, units=units),
     "grasp": lambda units: search.grasp(0.5, units=units),
+    "prospr": lambda units: search.prospr(0.5, steps=1, units=units),
     "synflow in rounds": lambda units: search.synflow(0.5, rounds=5, units=units),
     "synflow in one": lambda units: search.synflow(0.5, rounds=1, units=units),
     "magnitude_pruning in rounds": lambda units: search.magnitude_pruning(
@@ -77,7 +80,7 @@ def some(names):
 
 
 OF_A_SIZE = [name for name in SEARCHES if name != "two_temperature"]
-LIKE_SNIP = ("grasp", "synflow in one")
+LIKE_SNIP = ("fisher", "hutchinson", "grasp", "prospr", "synflow in one")
 """Other saliencies, of which units are kept in the same way."""
 IN_ONE_GO = [name for name in SEARCHES if "rounds" not in name]
 

@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 
 BATCHES = 10
 """Batches by which connections are judged before training."""
+HUTCHINSON_SAMPLES = 10
+"""Products with the Hessian for each batch, as the authors have them."""
+HUTCHINSON_GRADIENTS = 1 + 2 * HUTCHINSON_SAMPLES
+"""Cost of one batch for Hutchinson's estimate, in gradients."""
 GRASP_TEMPERATURE = 200.0
-"""Temperature by which GraSP's authors divide the outputs."""
+"""Temperature by which GraSP's authors divide the outputs, and those of the Hutchinson scores."""
 GRASP_GRADIENTS = 3
 """Cost of one batch for GraSP, in gradients."""
+PROSPR_STEPS = 3
+"""Steps of training that ProsPr looks ahead, as the authors have them."""
+PROSPR_GRADIENTS = 4 * PROSPR_STEPS + 1
+"""Cost of ProsPr: a step's gradient, again on the way back, its derivative, and the last gradient."""
 SYNFLOW_ROUNDS = 100
 GRADUAL = (0.1, 0.7)
 """Shares of the steps after which gradual magnitude pruning begins and ends."""
@@ -334,11 +342,36 @@ ENTRANTS: Mapping[str, Entrant] = {
         trained_whole,
         before_training(BATCHES),
     ),
+    # Without the paper's warm-up of batch norm: with it the last layers of a VGG16 lose all connections.
+    "Fisher": Entrant(
+        AT_START,
+        lambda at: search.fisher(at.density, batches=BATCHES, first_order=False),
+        trained_whole,
+        before_training(BATCHES),
+    ),
+    "Hutchinson": Entrant(
+        AT_START,
+        lambda at: search.hutchinson(
+            at.density,
+            batches=BATCHES,
+            samples=HUTCHINSON_SAMPLES,
+            temperature=GRASP_TEMPERATURE,
+        ),
+        trained_whole,
+        before_training(HUTCHINSON_GRADIENTS * BATCHES),
+    ),
     "GraSP": Entrant(
         AT_START,
         lambda at: search.grasp(at.density, batches=BATCHES, temperature=GRASP_TEMPERATURE),
         trained_whole,
         before_training(GRASP_GRADIENTS * BATCHES),
+    ),
+    "ProsPr": Entrant(
+        AT_START,
+        lambda at: search.prospr(at.density, steps=PROSPR_STEPS, learning_rate=at.own),
+        trained_whole,
+        before_training(PROSPR_GRADIENTS),
+        ("inner rate", 0.1, 0.01, 1.0),
     ),
     "SynFlow": Entrant(
         AT_START, lambda at: search.synflow(at.density, rounds=SYNFLOW_ROUNDS), trained_whole, _synflow_phases
