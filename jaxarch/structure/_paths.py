@@ -16,6 +16,7 @@ logarithm of a common factor, since they grow with the width of every layer and 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from jaxarch._internal.errors import ArgumentError
-from jaxarch.structure._flow import AS_THEY_ARE, CALLED, MOVES, PRODUCTS, bind, inner
+from jaxarch.structure._flow import AS_THEY_ARE, CALLED, MOVES, PRODUCTS, bind, inner, literal
 
 _LINEAR = (
     *MOVES, *AS_THEY_ARE, "add", "add_any", "convert_element_type", "copy", "copy_p", "cumsum", "name",
@@ -33,7 +34,7 @@ _LINEAR = (
 )  # fmt: skip
 """Primitives that add, move or repeat what comes along paths. Signs are squared: differences are sums."""
 _SIGNS = ("abs", "neg")
-_STEPS = ("ceil", "floor", "round", "sign")
+_STEPS = ("ceil", "floor", "round", "sign", "stop_gradient")
 """Functions whose slope is 0: for paths, their values are numbers like the inputs."""
 _POOLINGS = ("reduce_max", "reduce_window_max")
 _LOOKUPS = ("dynamic_slice", "gather")
@@ -60,12 +61,14 @@ class _Value:
       sums: the sums over the paths that lead to it; `None` for an array without parameters.
       log: the logarithm of the factor by which the sums are divided.
       leaves: the numbers of the parameters on its paths.
+      unknown: the primitive after which its paths are unknown; `None` if they are known.
     """
 
     true: Any
     sums: Any = None
     log: Any = 0.0
     leaves: frozenset[int] = frozenset()
+    unknown: str | None = None
 
 
 def held_sums(closed: ClosedJaxpr, params: Sequence[Array], left: Sequence[Array], inputs: Any) -> Sums:
@@ -134,23 +137,33 @@ class _Walk:
         known.update(zip(jaxpr.invars, values, strict=True))
 
         def read(atom: Any) -> _Value:
-            return _Value(jnp.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else known[atom]
+            return _Value(jnp.asarray(literal(atom))) if isinstance(atom, Literal) else known[atom]
 
         for eqn in jaxpr.eqns:
-            known.update(zip(eqn.outvars, self._equation(eqn, [read(atom) for atom in eqn.invars]), strict=True))
+            made = self._equation(eqn, [read(atom) for atom in eqn.invars])
+            known.update(zip(eqn.outvars, made, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
     def aligned(self, values: Sequence[_Value], avals: Sequence[Any]) -> tuple[list[Any], Any]:
         """Return sums with one common factor, and its logarithm."""
-        sums = [self._of(value, aval) for value, aval in zip(values, avals, strict=True)]
-        logs = [value.log for value in values]
-        if all(isinstance(log, float) for log in logs):
-            return sums, 0.0
-        log = jnp.stack(jnp.broadcast_arrays(*logs)).max(0)
+        sums = [self._sums_of(value, aval) for value, aval in zip(values, avals, strict=True)]
+        if len({id(value.log) for value in values}) == 1:
+            return sums, values[0].log
+        logs = [jnp.asarray(value.log, jnp.float32) for value in values]
+        log = functools.reduce(jnp.maximum, logs)
         return [of * jnp.exp(own - log).astype(of.dtype) for of, own in zip(sums, logs, strict=True)], log
 
-    def _of(self, value: _Value, aval: Any) -> Any:
-        """Return the sums of a value; a number without parameters is the start, or a slope, of a path."""
+    def _sums_of(self, value: _Value, aval: Any) -> Any:
+        """Return the sums of a value; a number without parameters is the start, or a slope, of a path.
+
+        Raises:
+          ArgumentError: a value whose paths are unknown. Only here is it refused: comparisons may read it.
+        """
+        if value.unknown is not None:
+            raise ArgumentError(
+                f"outputs: {value.unknown!r} has no paths to follow; path exclusion needs products, sums and "
+                "piecewise linear activations such as ReLU: change the activation, or use saliency.ntk_sap"
+            )
         if value.sums is not None:
             return value.sums
         dtype = aval.dtype if jnp.issubdtype(aval.dtype, jnp.inexact) else jnp.float32
@@ -166,12 +179,89 @@ class _Walk:
         if all(value.true is not None for value in taken):
             trues = bind(eqn, [value.true for value in taken])
         is_float = jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)  # type: ignore[attr-defined]
-        if not leaves and (self._held or name not in MOVES or trues[0] is not None) or not is_float:
+        # Inputs that are only moved keep their padding, which is 0 and no input.
+        is_moved_input = name in MOVES and not self._held and trues[0] is None
+        if not is_float or name in _STEPS or not (leaves or is_moved_input):
             return [_Value(true) for true in trues]
-        if name in _STEPS:
-            return [_Value(trues[0])]
-        made = self._rule(name)(eqn, taken, leaves)
-        if not isinstance(made, _Value):
-            sums, log = made
-            return [_Value(t, of, log, leaves) for t, of in zip(trues, sums, strict=True)]
-        return [dataclasses.replace(made, true=trues[0], leaves=leaves)]
+        rule = self._rule(name)
+        if rule is None:
+            return [_Value(true, leaves=leaves, unknown=name) for true in trues]
+        sums, log = rule(eqn, taken)
+        return [_Value(true, of, log, leaves) for true, of in zip(trues, sums, strict=True)]
+
+    def _rule(self, name: str) -> Callable[[JaxprEqn, list[_Value]], tuple[list[Any], Any]] | None:
+        rules = {
+            **dict.fromkeys(_LINEAR, self._linear),
+            **dict.fromkeys(_SIGNS, self._all),
+            **dict.fromkeys((*PRODUCTS, "mul"), self._product),
+            **dict.fromkeys(("clamp", "max", "min", "select_n"), self._choice),
+            **dict.fromkeys(_POOLINGS, self._pooling),
+            **dict.fromkeys(_LOOKUPS, self._lookup),
+            "div": self._quotient,
+        }
+        return rules.get(name)
+
+    def _all(self, eqn: JaxprEqn, taken: Sequence[_Value], start: int = 0) -> tuple[list[Any], Any]:
+        return self.aligned(taken[start:], [atom.aval for atom in eqn.invars[start:]])
+
+    def _linear(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        sums, log = self._all(eqn, taken)
+        return ([jnp.add(*sums)] if eqn.primitive.name == "sub" else bind(eqn, sums)), log
+
+    def _product(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        first, second = taken
+        if first.leaves & second.leaves:
+            raise ArgumentError(
+                "outputs: a parameter meets itself in a product, so that it is on a path twice; give every "
+                "layer parameters of its own, or use saliency.ntk_sap"
+            )
+        sums = [self._sums_of(value, atom.aval) for value, atom in zip(taken, eqn.invars, strict=True)]
+        (made,) = bind(eqn, sums)
+        largest = jax.lax.stop_gradient(jnp.max(made, initial=0))
+        # The factor is a constant for gradients, too: it cancels in shares of all paths.
+        factor = jnp.where(largest > 0, largest, jnp.ones_like(largest))
+        return [made / factor], first.log + second.log + jnp.log(factor).astype(jnp.float32)
+
+    def _quotient(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        above, below = taken
+        if below.leaves:
+            raise ArgumentError(
+                "outputs: a division by numbers that depend on parameters, as in a layer norm, has no paths "
+                "to follow; use batch norm, or saliency.ntk_sap"
+            )
+        sums = [self._sums_of(value, atom.aval) for value, atom in zip(taken, eqn.invars, strict=True)]
+        return [jnp.divide(*sums)], above.log
+
+    def _choice(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        """Take the sums of the entry that is chosen, or, with open activations, the largest ones."""
+        name = eqn.primitive.name
+        sums, log = self._all(eqn, taken, start=int(name == "select_n"))
+        trues = [value.true for value in taken]
+        if name == "select_n" and trues[0] is not None:
+            return bind(eqn, [trues[0], *sums]), log
+        if not self._held:
+            return [functools.reduce(jnp.maximum, sums)], log
+        if name == "clamp":
+            low, number, high = trues
+            return [jnp.where(number < low, sums[0], jnp.where(number > high, sums[2], sums[1]))], log
+        first, second = trues if name == "max" else trues[::-1]
+        # At a tie the number without parameters is chosen: a ReLU is closed at 0, as its derivative is.
+        is_first = first > second if taken[0].leaves else first >= second
+        return [jnp.where(is_first, *sums)], log
+
+    def _pooling(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        sums, log = self._all(eqn, taken)
+        if not self._held:
+            return bind(eqn, sums), log
+        # The derivative of a maximum takes the entry that is the largest.
+        _, chosen = jax.jvp(lambda array: bind(eqn, [array]), (taken[0].true,), tuple(sums))
+        return chosen, log
+
+    def _lookup(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        places = [value.true for value in taken[1:]]
+        if any(place is None for place in places):
+            raise ArgumentError(
+                "inputs: some of them index parameters, but path exclusion sets them to 1; score the part of "
+                "the model after its embedding with saliency.path_exclusion"
+            )
+        return bind(eqn, [self._sums_of(taken[0], eqn.invars[0].aval), *places]), taken[0].log

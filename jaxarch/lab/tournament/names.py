@@ -37,6 +37,8 @@ ORIGINS: Mapping[str, From] = {
     "SNIP": From(search.snip),
     "GraSP": From(search.grasp),
     "SynFlow": From(search.synflow),
+    "PX": From(search.path_exclusion),
+    "NTK-SAP": From(search.ntk_sap),
     "magnitude": From(search.magnitude_pruning, "in one shot"),
     "lottery tickets": From(search.magnitude_pruning, "in rounds that rewind to the initial weights"),
     "late tickets": From(search.magnitude_pruning, "in rounds that rewind to early weights"),
