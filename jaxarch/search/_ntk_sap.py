@@ -104,7 +104,7 @@ def _ntk_sap(settings: Settings, key: Array, problem: Problem, network: None) ->
         # Weights of `start` could be shared by all draws: `paired` fixes them for a comparison.
         weights, state = problem.init(init_key)
         noise = init_scores(noise_key, select_floating(weights, settings.where), 0.0, settings.noise)
-        noise = map_selected(lambda kept, change: jnp.where(kept, change, 0), mask, noise)
+        noise = map_selected(lambda change, kept: jnp.where(kept, change, 0), noise, mask)
         batch = _normal(inputs_key, shapes)
 
         def outputs(params: PyTree) -> Array:

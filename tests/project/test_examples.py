@@ -53,6 +53,8 @@ LONG = {
     "jaxarch.search._hard_concrete",
     "jaxarch.search._initial_magnitude",
     "jaxarch.search._magnitude_pruning",
+    "jaxarch.search._ntk_sap",
+    "jaxarch.search._path_exclusion",
     "jaxarch.search._random_search",
     "jaxarch.search._rigl",
     "jaxarch.search._sparse_evolution",

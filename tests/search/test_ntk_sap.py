@@ -1,5 +1,7 @@
 """NTK-SAP: the derivative by hand and beside the kernel's trace, independence of data, and exact sizes."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +35,8 @@ def test_a_score_is_the_derivative_by_a_mask_on_the_weights_and_on_the_noisy_one
 def test_removed_connections_have_no_score():
     kept = jax.tree.map(lambda leaf: leaf > 0, PARAMS)
     noise = jax.tree.map(lambda leaf: 0.1 * leaf**2, PARAMS)
-    scores = saliency.ntk_sap(outputs, masks.apply_mask(kept, PARAMS), masks.apply_mask(kept, noise))
+    some = masks.apply_mask(kept, PARAMS), masks.apply_mask(kept, noise)
+    scores = jax.jit(lambda *some: saliency.ntk_sap(outputs, *some))(*some)
     for score, left in zip(jax.tree.leaves(scores), jax.tree.leaves(kept), strict=True):
         assert not score[~left].any()
         assert score[left].any()
@@ -67,23 +70,40 @@ def learning(x=X, scale=1.0):
     return jaxarch.supervised((init, outputs), (x, y), loss=loss, optimizer=optax.sgd(0.1), steps=1)
 
 
+def test_in_one_s_own_loop_it_gives_the_mask_of_the_search():
+    problem = learning()
+    params_key, draws_key = jax.random.split(KEY)
+    mask = masks.full_mask(problem.init(params_key)[0])
+    for round_ in range(3):
+        total = jax.tree.map(jnp.zeros_like, PARAMS)
+        for key in jax.random.split(jax.random.fold_in(draws_key, round_), 4):
+            init_key, noise_key, inputs_key = jax.random.split(key, 3)
+            weights = masks.apply_mask(mask, problem.init(init_key)[0])
+            noise = masks.apply_mask(mask, masks.init_scores(noise_key, weights, 0.0, 2.0))
+            x = jax.random.normal(jax.random.split(inputs_key, 2)[0], X.shape)
+            scores = saliency.ntk_sap(lambda p, x=x: outputs(p, x), weights, noise)
+            total = jax.tree.map(jnp.add, scores, total)
+        scores = jax.tree.map(lambda of, kept: jnp.where(kept, jnp.abs(of), -1), total, mask)
+        mask = masks.keep(scores, 0.3 ** ((round_ + 1) / 3))
+    found = jax.jit(ntk_sap(0.3, rounds=3, draws=4, noise=2.0))(KEY, problem)
+    assert same(found.mask, mask)
+
+
 def test_no_data_are_looked_at():
     search = jax.jit(ntk_sap(0.3, rounds=2, draws=2))
     assert same(search(KEY, learning()).mask, search(KEY, learning(7 - X)).mask)
 
 
 def test_every_draw_has_weights_of_its_own_and_the_problem_s_are_kept():
-    # A pair shares its weights, and not the weights of draws: other keys then find other masks.
-    paired = jaxarch.Problem(**{**vars(learning()), "paired": jax.random.key(5), "_window": None})
+    paired = dataclasses.replace(learning(), paired=jax.random.key(5))
     search = jax.jit(ntk_sap(0.5, rounds=1, draws=1))
-    first, second = (search(jax.random.key(seed), paired) for seed in (0, 1))
-    start, _ = paired.start(KEY)
-    assert same(first.params, masks.apply_mask(first.mask, start))
-    assert not same(first.mask, second.mask)
+    found = search(KEY, paired)
+    assert same(found.params, masks.apply_mask(found.mask, paired.start(KEY)[0]))
+    # Pairs share the initial weights, and not the weights of draws.
+    assert same(found.mask, search(KEY, learning()).mask)
 
 
-@pytest.mark.parametrize("density", [0.1, 0.5])
-def test_every_density_is_exact_and_what_it_is_alone(density):
+def test_every_density_is_exact_and_what_it_is_alone(density=0.1):
     problem = problem_of("ntk_sap").of_run(0)
     several = jax.jit(ntk_sap((0.7, density), rounds=3, draws=2))(KEY, problem)
     size = int(masks.connections(jax.tree.map(jnp.ones_like, several.mask)))
