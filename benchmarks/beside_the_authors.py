@@ -13,6 +13,8 @@
     git clone https://github.com/ganguli-lab/Synaptic-Flow
     git clone https://github.com/Gollini/Scalable_Second_Order_PaI
     git clone https://github.com/mil-ad/prospr
+    git clone https://github.com/iurada/px-ntk-pruning
+    git clone https://github.com/YiteWang/NTK-SAP
     cd ..; python benchmarks/beside_the_authors.py clones      # seconds, on one core
     python benchmarks/beside_the_authors.py clones --resnet18 --seeds 1  # ten minutes
 
@@ -29,7 +31,8 @@ Of methods that score connections before training, by H. Tanaka's implementation
 masks differ. Fisher and Hutchinson scores, on the same data, are compared themselves: the sums of both terms,
 as in the authors' code, and in jaxarch by gradients of the other sign. Theirs have the diagonal that jaxarch
 estimated, since their random signs are others. Of ProsPr, three steps of their gradient descent are
-differentiated.
+differentiated. Of path exclusion, by its authors' code, the same in 100 rounds as of SynFlow. Of NTK-SAP, by
+its authors' code, one draw of the score: both sides have the same weights, noise and inputs.
 
 With --resnet18, their magnitude at the start and SynFlow alone, on their ResNet-18 for pictures of 32 x 32:
 which of its layers are left without a connection at densities .1, .056, .01 and .001. jaxarch's are in
@@ -48,6 +51,8 @@ authors' code rounds what is left after a round to the nearest, as jaxarch does,
 ProbMask (dff770a) differs by at most 2e-5, and by 3e-8 if its 1e-6 is the authors' 1e-20; its projection by
 4e-7, since theirs halves the bracket 20 times. Of GraNet (f338a24) 1 or 2 of 1573 connections differ in each
 direction: the authors' code rounds what is left down, less one, and what is replaced up.
+Masks of path exclusion (ed6c40e) differ in 5 to 9 of 740, and in none once rounded likewise; the scores of
+NTK-SAP (e23682b) by at most 2e-14.
 Of their ResNet-18 (PyTorch 2.14; seed 0 at .1, .01 and .001) SynFlow empties two of the three projections of
 shortcuts at .1, and all three at .01 and .001: no other layer. Magnitude at the start (three seeds) empties
 none at .1, and at .056 and .01 the last one alone, whose weights PyTorch draws from a uniform distribution
@@ -59,6 +64,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import copy
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -91,8 +97,8 @@ PRUNERS = {"Mag": 1, "SynFlow": ROUNDS}
 Numbers = Mapping[str, np.ndarray]
 
 
-def definition(path: Path, *names: str) -> SimpleNamespace:
-    """Functions, classes and constants of a file, without the rest of it and what it imports."""
+def definition(path: Path, *names: str, **others: Any) -> SimpleNamespace:
+    """Functions, classes and constants of a file, without the rest of it; `others` are its own imports."""
     body = [node for node in ast.parse(path.read_text()).body if set(names) & _defined(node)]
     scope: dict[str, Any] = {
         "torch": torch,
@@ -108,6 +114,7 @@ def definition(path: Path, *names: str) -> SimpleNamespace:
         "Tuple": tuple,
         "Optional": Optional,
         "tqdm": lambda batches, **options: batches,
+        **others,
     }
     exec(compile(ast.Module(body, []), str(path), "exec"), scope)
     return SimpleNamespace(**{name: scope[name] for name in names})
@@ -305,24 +312,28 @@ class Digits:
         outputs = self.outputs(params, jnp.asarray(self.x)) / temperature
         return optax.softmax_cross_entropy_with_integer_labels(outputs, jnp.asarray(self.y)).mean()
 
-    def ours(self) -> dict[str, list[np.ndarray]]:
-        """The masks of both kernels, by method."""
+    def problem(self) -> jaxarch.Problem:
+        """The problem of all examples."""
         params = {str(i): jnp.asarray(kernel) for i, kernel in enumerate(self.kernels)}
         model = jaxarch.Model(
             lambda key: (params, {}), lambda params, state, x, key: (self.outputs(params, x), state)
         )
-        problem = jaxarch.supervised(
+        return jaxarch.supervised(
             model,
             (self.x, self.y),
             loss=optax.softmax_cross_entropy_with_integer_labels,
             optimizer=optax.sgd(0.1),
             steps=1,
         )
+
+    def ours(self) -> dict[str, list[np.ndarray]]:
+        """The masks of both kernels, by method."""
+        params, _ = self.problem().init(jax.random.key(0))
         found = {
             "magnitude at start": masks.keep(saliency.magnitude(params), DENSITY),
             "SNIP": masks.keep(saliency.snip(params, jax.grad(self.loss)(params)), DENSITY),
             "GraSP": masks.keep(saliency.grasp(lambda of: self.loss(of, TEMPERATURE), params), DENSITY),
-            "SynFlow": search.synflow(DENSITY, rounds=ROUNDS)(jax.random.key(0), problem).mask,
+            "SynFlow": search.synflow(DENSITY, rounds=ROUNDS)(jax.random.key(0), self.problem()).mask,
         }
         return {name: [np.asarray(mask[key]) for key in ("0", "1")] for name, mask in found.items()}
 
@@ -470,6 +481,81 @@ def prospects(clones: Path, seed: int) -> tuple[Numbers, Numbers]:
     )
 
 
+def _network(clones: Path, kernels: list[np.ndarray]) -> Any:
+    """The MLP of `Digits` in the authors' layers, without biases, and their masked parameters."""
+    folder = clones / "NTK-SAP"
+    layers = definition(folder / "Layers" / "layers.py", "Linear")
+    sizes = [kernel.shape for kernel in kernels]
+    network = nn.Sequential(
+        layers.Linear(*sizes[0], bias=False), nn.ReLU(), layers.Linear(*sizes[1], bias=False)
+    )
+    network._initialize_weights = lambda: None
+    with torch.no_grad():
+        for layer, kernel in zip(_dense(network), kernels, strict=True):
+            layer.weight.copy_(torch.tensor(kernel.T))
+    return network
+
+
+def _dense(network: Any) -> list[Any]:
+    return [network[0], network[2]]
+
+
+def _masked(network: Any, *_: Any) -> list[tuple[Any, Any]]:
+    return [(layer.weight_mask, layer.weight) for layer in _dense(network)]
+
+
+def path_exclusion(clones: Path, seed: int) -> int:
+    """In how many connections the masks of path exclusion differ."""
+    digits = Digits(seed)
+    code = definition(
+        clones / "px-ntk-pruning" / "lib" / "pruners.py",
+        "Pruner",
+        "PX",
+        copy=copy,
+        tqdm=list,
+        masked_parameters=_masked,
+        CONFIG=SimpleNamespace(dataset="ImageNet"),
+    )
+    network = _network(clones, digits.kernels)
+    pruner = code.PX(_masked(network))
+    for done in range(1, ROUNDS + 1):
+        pruner.score(network, None, [(torch.tensor(digits.x), torch.tensor(digits.y))], "cpu")
+        pruner.mask(DENSITY ** (done / ROUNDS), "global")
+    theirs = [mask.numpy().T.astype(bool) for mask, _ in _masked(network)]
+    ours = search.path_exclusion(DENSITY, rounds=ROUNDS)(jax.random.key(0), digits.problem()).mask
+    pairs = zip((ours["0"], ours["1"]), theirs, strict=True)
+    return sum(int((np.asarray(a) & ~b).sum()) for a, b in pairs)
+
+
+def ntk_sap(clones: Path, seed: int) -> float:
+    """The largest difference of a score of NTK-SAP over the largest score, with the same random numbers."""
+    digits, rng = Digits(seed), np.random.default_rng(seed)
+    drawn = [rng.normal(size=of.shape) for of in (digits.x, *(kernel.T for kernel in digits.kernels))]
+    numbers = iter([torch.tensor(array) for array in drawn])
+    code = definition(
+        clones / "NTK-SAP" / "Pruners" / "pruners.py",
+        "Pruner",
+        "NTKSAP",
+        "reset_BN",
+        copy=copy,
+        generator=SimpleNamespace(masked_parameters=_masked),
+        torch=SimpleNamespace(**{**vars(torch), "randn_like": lambda _: next(numbers)}),
+    )
+    network = _network(clones, digits.kernels)
+    pruner = code.NTKSAP(_masked(network), ntksap_epsilon=0.01, ntksap_R=1)
+    pruner.score(network, None, [(torch.tensor(digits.x), None)], "cpu")
+    theirs = [pruner.scores[id(weight)].numpy().T for _, weight in _masked(network)]
+    x, *noise = map(jnp.asarray, drawn)
+    params, noises = (
+        {str(i): jnp.asarray(array) for i, array in enumerate(arrays)}
+        for arrays in (digits.kernels, [0.01 * array.T for array in noise])
+    )
+    ours = saliency.ntk_sap(lambda params: digits.outputs(params, x), params, noises)
+    largest = max(np.abs(score).max() for score in theirs)
+    pairs = zip((ours["0"], ours["1"]), theirs, strict=True)
+    return max(float(np.abs(np.abs(np.asarray(a)) - b).max()) for a, b in pairs) / largest
+
+
 def emptied_by_theirs(clones: Path, method: str, density: float, seed: int) -> list[str]:
     """The layers of the authors' ResNet-18 that a pruner of theirs leaves without a connection."""
     if str(clones / "Synaptic-Flow") not in sys.path:
@@ -517,6 +603,9 @@ def main() -> None:
     show("scores some steps ahead", [prospects(arguments.clones, seed) for seed in seeds])
     changes = [granet_change(arguments.clones, seed) for seed in seeds]
     print(f"{'GraNet':26} connections of one mask alone, of a change, and of ours: {changes}")
+    print(f"{'NTK-SAP':26} score {max(ntk_sap(arguments.clones, seed) for seed in seeds):.1e}")
+    counts = [path_exclusion(arguments.clones, seed) for seed in seeds]
+    print(f"{'path exclusion':26} masks that differ by as many connections: {counts}")
     differing: dict[str, list[int]] = {}
     kept = 0
     for seed in range(arguments.seeds):

@@ -41,8 +41,23 @@ from jaxarch._internal.trees import (
     restructured,
     select_floating,
 )
+from jaxarch.structure._paths import Sums, added, held_sums, open_sums
+from jaxarch.structure._tracing import traced
 
-__all__ = ["fisher_diagonal", "grasp", "hessian_diagonal", "magnitude", "prospr", "snip", "synflow", "taylor"]
+__all__ = [
+    "fisher_diagonal",
+    "grasp",
+    "hessian_diagonal",
+    "magnitude",
+    "ntk_sap",
+    "path_exclusion",
+    "prospr",
+    "snip",
+    "synflow",
+    "taylor",
+]
+
+SAME = "differentiate with respect to the same parameters"
 
 
 def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
@@ -91,7 +106,9 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
       {'kernel': Array([[3., 1.]], dtype=float32)}
     """
     selection = select_floating(params, where)
-    gradients = _beside("gradients", gradients, selection)
+    gradients = _fitting(
+        "gradients", gradients, selection, "differentiate with respect to the same parameters"
+    )
     return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)
 
 
@@ -125,8 +142,12 @@ def taylor(params: PyTree, gradients: PyTree, curvature: PyTree, where: Where = 
       {'kernel': Array([[2., 9.]], dtype=float32)}
     """
     selection = select_floating(params, where)
-    gradients = _beside("gradients", gradients, selection)
-    curvature = _beside("curvature", curvature, selection)
+    gradients = _fitting(
+        "gradients", gradients, selection, "differentiate with respect to the same parameters"
+    )
+    curvature = _fitting(
+        "curvature", curvature, selection, "differentiate with respect to the same parameters"
+    )
 
     def change(theta: Array, g: Array, h: Array) -> Array:
         theta = _float32(theta)
@@ -373,22 +394,143 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
     return map_selected(lambda theta, p, g: jnp.abs(p * g), selection, positive, flow)
 
 
-def _beside(name: str, tree: PyTree, selection: PyTree) -> PyTree:
-    """Return the leaves of a tree beside the selected parameters, in their structure.
+def path_exclusion(
+    outputs: Callable[[PyTree, PyTree], Any], params: PyTree, inputs: PyTree, where: Where = matrices
+) -> PyTree:
+    r"""Return the share of a bound on the neural tangent kernel's trace that goes through each connection.
+
+    A network of ReLUs is a sum over paths, `f_k(x) = sum_p v_p a_p(x) x_p`. v_p is the product of the
+    parameters along path p to output k, x_p the input at its start (1 at a bias), and a_p is 1 if all
+    activations on the path are open. The trace of the kernel is at most `R = sum_k A_k T_k`. Here
+    `A_k = sum_x sum_p (a_p x_p)^2` depends on the data, and `T_k = sum_p |grad v_p|^2` on the parameters. The
+    score is `theta^2 dS / d(theta^2) / S`, with `S = sum_k A_k sum_p v_p^2`, so that R is the sum of
+    `dS / d(theta^2)`. A_k is held, in this derivative too. L. Iurada, M. Ciccone and T. Tommasi, Finding
+    lottery tickets in vision models via data-driven spectral foresight pruning, 2024. The division by S keeps
+    the scores finite, and changes no mask.
+
+    The data change the scores only by the weights A_k of the outputs. Before any pruning, a dense last layer
+    gives all outputs the same A_k. The data matter from the second round on.
+
+    A weight of 0 counts as removed: no path goes through it. For rounds, call this function again with the
+    masked parameters. Numbers that are neither parameters nor inputs, such as running statistics, are factors
+    of a_p. Slopes other than 0 and 1, as of a leaky ReLU, are factors of a_p too.
+
+    Args:
+      outputs: `(params, inputs) -> outputs`, in evaluation mode. It consists of products, sums, choices such
+        as ReLU, leaky ReLU and max pooling, and of what moves entries. Products with two activations are
+        allowed while no path meets a parameter twice. Loops over layers are not followed.
+      params: theta, computed with in float32 at least.
+      inputs: floating-point examples, with a leading axis each; `outputs` is traced with one of them.
+      where: the leaves that are masked, by path. The others are on paths, too.
+
+    Returns:
+      Scores in the structure of the parameters. The scores of a layer that all paths go through add up to 1.
 
     Raises:
-      ArgumentError: a leaf that is missing, is no array, or has another shape.
+      ArgumentError: other operations on the way, such as tanh, a softmax or a loop, by name; parameters that
+        meet themselves; inputs that index parameters, or of different lengths; selected parameters that are
+        not floating point; leaves that do not exist.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {"a": jnp.array([[-1.0, 2.0]]), "b": jnp.array([[3.0], [1.0]])}
+      >>> def outputs(params, x):
+      ...     return jnp.maximum(x @ params["a"], 0) @ params["b"]
+      >>> scores = jaxarch.saliency.path_exclusion(outputs, params, jnp.ones((2, 1)))
+      >>> print(scores["a"])  # 9 and 4 of 13
+      [[0.6923077  0.30769232]]
+    """
+    check_function("outputs", outputs, params, inputs)
+    selection = select_floating(params, where)
+    _leading("inputs", inputs, "examples")
+    numbers = jax.tree.map(_float32, inexact(params))
+    left = jax.tree.map(jnp.ones_like, numbers)
+    left = merge(map_selected(lambda theta: (theta != 0).astype(_float32(theta).dtype), selection), left)
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), inputs)
+    closed, _ = traced(lambda p, x: outputs(merge(p, params), x), numbers, one, name="outputs")
+    parts, kept = jax.tree.leaves(numbers), jax.tree.leaves(left)
+
+    def of_example(example: PyTree) -> Sums:
+        return held_sums(closed, parts, kept, [leaf[None] for leaf in jax.tree.leaves(example)])
+
+    weights = added(jax.vmap(of_example)(inputs)).outputs
+
+    def through(squares: PyTree) -> Array:
+        sums = open_sums(closed, jax.tree.leaves(squares)).outputs
+        return jnp.stack([jnp.sum(a * t) for a, t in zip(weights, sums, strict=True)]).sum()
+
+    squares = jax.tree.map(jnp.square, numbers)
+    whole, slopes = jax.value_and_grad(through)(squares)
+    whole = jnp.where(whole > 0, whole, jnp.ones_like(whole))
+    return map_selected(lambda theta, square, slope: square * slope / whole, selection, squares, slopes)
+
+
+def ntk_sap(
+    output: Callable[[PyTree], Array], params: PyTree, noise: PyTree, where: Where = matrices
+) -> PyTree:
+    r"""Return the derivative by each connection's mask of how far noise in the weights moves the outputs.
+
+    The derivative is of `|f(theta m) - f((theta + noise) m)|^2` at a mask m of ones, summed over all outputs.
+    With small normal noise, its expectation is the nuclear norm of the neural tangent kernel, up to a factor.
+    Y. Wang, D. Li and R. Sun, NTK-SAP: Improving neural network pruning by aligning training dynamics, 2023.
+    The paper takes the mean over random weights, random noise and normal inputs, and keeps the connections
+    with the largest `|mean|`. Average these scores over some draws, then take their absolute values.
+
+    Args:
+      output: `params -> outputs` on a batch, in evaluation mode. In the paper, inputs are normal.
+      params: theta, new initial weights for each draw. If some connections are removed, they are 0.
+      noise: changes of the masked leaves, with 0 for removed connections; others are not read. The authors
+        draw normal ones of standard deviation .01.
+      where: the leaves that are masked, by path. The other leaves do not change.
+
+    Returns:
+      Scores in the structure of the parameters; they may be negative.
+
+    Raises:
+      ArgumentError: noise whose structure or shapes differ from the parameters; selected parameters that are
+        not floating point; leaves that do not exist; a function that fails on these parameters, or does not
+        return an array.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {"a": jnp.array([[2.0]]), "b": jnp.array([[3.0]])}
+      >>> noise = {"a": jnp.array([[1.0]]), "b": jnp.array([[0.0]])}
+      >>> jaxarch.saliency.ntk_sap(lambda p: p["a"] * p["b"], params, noise)  # of (2 * 3 - 3 * 3)^2
+      {'a': Array([[18.]], dtype=float32), 'b': Array([[18.]], dtype=float32)}
+    """
+    check_function("output", output, params)
+    selection = select_floating(params, where)
+    noise = _fitting("noise", noise, selection, "give one change for each weight of a masked leaf")
+    numbers = jax.tree.map(_float32, inexact(params))
+    moved = map_selected(lambda theta, change: _float32(theta) + _float32(change), selection, noise)
+
+    def distance(numbers: PyTree, moved: PyTree) -> Array:
+        before, after = (
+            _called("output", output, merge(leaves, params)) for leaves in (numbers, merge(moved, numbers))
+        )
+        return jnp.square(before - after).sum()
+
+    def score(theta: Array, change: Array, here: Array, there: Array) -> Array:
+        return _float32(theta) * here + (_float32(theta) + _float32(change)) * there
+
+    return map_selected(score, selection, noise, *jax.grad(distance, (0, 1))(numbers, moved))
+
+
+def _fitting(name: str, tree: PyTree, selection: PyTree, remedy: str) -> PyTree:
+    """Return a tree in the structure of the selected parameters, once its leaves fit them.
+
+    Raises:
+      ArgumentError: leaves that are missing, are no arrays or have other shapes; another structure.
     """
     named = named_leaves(tree)
     for path, theta in named_leaves(selection).items():
         if path not in named:
-            raise ArgumentError(
-                f"{name}: {path!r} has none; differentiate with respect to the same parameters"
-            )
+            raise ArgumentError(f"{name}: {path!r} has none; {remedy}")
         check_array(f"{name}: {path}", named[path])
         if jnp.shape(named[path]) != jnp.shape(theta):
-            shape = jnp.shape(named[path])
-            raise ArgumentError(f"{name}: expected shape {jnp.shape(theta)} for {path!r}, got {shape}")
+            raise ArgumentError(
+                f"{name}: expected shape {jnp.shape(theta)} for {path!r}, got {jnp.shape(named[path])}"
+            )
     tree = restructured(tree, selection)
     check_structure(name, selection, tree, "the parameters")
     return tree

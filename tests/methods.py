@@ -69,6 +69,7 @@ PARENTS = {
     "spectral": lambda: jaxarch.spectral_network((8, 5, 1), eigenvalues="random"),
     "direct": lambda: jaxarch.direct_network((8, 5, 1)),
     "batch norm": lambda: Normalised,
+    "piecewise linear": lambda: Normalised,
 }
 
 

@@ -13,7 +13,7 @@ from jaxarch.run._strategy import chain
 P = ParamSpec("P")
 Made = TypeVar("Made")
 
-Parent = Literal["any", "spectral", "direct", "batch norm", "binary"]
+Parent = Literal["any", "spectral", "direct", "batch norm", "piecewise linear", "binary"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Method:
       name: name of the function that makes it.
       make: the function that makes it.
       source: the publication that it is from.
-      parent: which models it is for: `any`, `spectral` networks, `direct` ones, those with `batch norm` or
-        with `binary` labels.
+      parent: which models it is for: `any`, `spectral` networks, `direct` ones, those with `batch norm`,
+        with `piecewise linear` activations or with `binary` labels.
       example: arguments for a small case, if some are required.
     """
 

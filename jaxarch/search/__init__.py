@@ -19,6 +19,8 @@ from jaxarch.search._logistic_regression import logistic_regression as logistic_
 from jaxarch.search._magnitude_pruning import magnitude_pruning as magnitude_pruning
 from jaxarch.search._movement import movement as movement
 from jaxarch.search._network_slimming import network_slimming as network_slimming
+from jaxarch.search._ntk_sap import ntk_sap as ntk_sap
+from jaxarch.search._path_exclusion import path_exclusion as path_exclusion
 from jaxarch.search._probmask import probmask as probmask
 from jaxarch.search._prospr import prospr as prospr
 from jaxarch.search._random_mask import random_mask as random_mask

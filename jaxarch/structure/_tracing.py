@@ -14,8 +14,15 @@ from jaxarch.structure._flow import CALLED, inner
 from jaxarch.structure._scans import scan_counts
 
 
-def traced(function: Callable[..., Any], *arguments: PyTree) -> tuple[ClosedJaxpr, PyTree]:
+def traced(
+    function: Callable[..., Any], *arguments: PyTree, name: str = "function"
+) -> tuple[ClosedJaxpr, PyTree]:
     """Trace a function; return its program and the shapes of its outputs.
+
+    Args:
+      function: the function.
+      *arguments: its arguments, arrays or their shapes.
+      name: the caller's name for the function, for errors.
 
     Raises:
       ArgumentError: a function that cannot be traced or that has side effects.
@@ -23,9 +30,9 @@ def traced(function: Callable[..., Any], *arguments: PyTree) -> tuple[ClosedJaxp
     try:
         closed, outputs = jax.make_jaxpr(function, return_shape=True)(*arguments)
     except Exception as error:
-        raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
+        raise ArgumentError(f"{name}: it cannot be traced: {first_line(error)}") from error
     if closed.effects:
-        raise ArgumentError(f"function: it has side effects, {shown(closed.effects)}; remove them")
+        raise ArgumentError(f"{name}: it has side effects, {shown(closed.effects)}; remove them")
     return closed, outputs
 
 

@@ -18,9 +18,9 @@ from jaxarch.transforms._densities import density_name, of_density
 def at_density(density: float) -> FunctionStage:
     """Select the architecture of one of the densities that a search was given.
 
-    For `search.architecture_pruning`, `fisher`, `grasp`, `hutchinson`, `magnitude_pruning`, `prospr`,
-    `random_mask`, `snip`, `synflow`, and, if they are given densities, for `soft_threshold`,
-    `continuous_sparsification` and `hard_concrete`.
+    For `search.architecture_pruning`, `fisher`, `grasp`, `hutchinson`, `magnitude_pruning`, `ntk_sap`,
+    `path_exclusion`, `prospr`, `random_mask`, `snip`, `synflow`, and, if they are given densities, for
+    `soft_threshold`, `continuous_sparsification` and `hard_concrete`.
 
     Args:
       density: one of the values given to the search.

@@ -88,6 +88,10 @@ SALIENCIES = {
     ),
     "grasp": lambda: saliency.grasp(lambda params: loss(module(params)), PARAMS),
     "synflow": lambda: saliency.synflow(lambda params: module(params)(jnp.ones(6)), PARAMS),
+    "ntk_sap": lambda: saliency.ntk_sap(lambda params: module(params)(jnp.ones(6)), PARAMS, PARAMS),
+    "path_exclusion": lambda: saliency.path_exclusion(
+        lambda params, x: module(params)(x[0]), PARAMS, jnp.ones((2, 6))
+    ),
 }
 
 

@@ -108,6 +108,12 @@ SALIENCIES = {
     "synflow": lambda params, **where: saliency.synflow(
         lambda p: outputs(p, jnp.ones((1, 3))), params, **where
     ),
+    "ntk_sap": lambda params, **where: saliency.ntk_sap(
+        lambda p: outputs(p, jnp.ones((1, 3))), params, params, **where
+    ),
+    "path_exclusion": lambda params, **where: saliency.path_exclusion(
+        outputs, params, jnp.ones((2, 3)), **where
+    ),
 }
 
 

@@ -59,6 +59,8 @@ LONG = {
     "jaxarch.search._magnitude_pruning",
     "jaxarch.search._probmask",
     "jaxarch.search._prospr",
+    "jaxarch.search._ntk_sap",
+    "jaxarch.search._path_exclusion",
     "jaxarch.search._random_search",
     "jaxarch.search._rigl",
     "jaxarch.search._sparse_evolution",

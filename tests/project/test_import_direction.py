@@ -21,11 +21,12 @@ PACKAGE = ROOT / "jaxarch"
 
 LIBRARY = [
     ["_internal"],
-    ["masks", "saliency", "metrics"],
+    ["masks", "metrics"],
     ["spectral"],
     ["io"],
     ["run"],
     ["structure"],
+    ["saliency"],
     ["theory"],
     ["optim"],
     ["transforms"],

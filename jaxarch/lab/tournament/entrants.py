@@ -31,6 +31,12 @@ PROSPR_STEPS = 3
 PROSPR_GRADIENTS = 4 * PROSPR_STEPS + 1
 """Cost of ProsPr: a step's gradient, again on the way back, its derivative, and the last gradient."""
 SYNFLOW_ROUNDS = 100
+PX_ROUNDS = 100
+PX_GRADIENTS = 2 / 3
+"""Cost of one batch for a round of PX, in gradients: two forward passes of the three."""
+NTK_SAP_ROUNDS, NTK_SAP_DRAWS = 20, 5
+NTK_SAP_GRADIENTS = 2
+"""Cost of one draw of NTK-SAP, in gradients: it has two copies of the network."""
 GRADUAL = (0.1, 0.7)
 """Shares of the steps after which gradual magnitude pruning begins and ends."""
 GRANET = (0.0, 0.7)
@@ -295,6 +301,14 @@ def _synflow_phases(at: At, density: float) -> list[Phase]:
     return [Phase(SYNFLOW_ROUNDS, 1, one_example=True), Phase(at.whole, 0)]
 
 
+def _px_phases(at: At, density: float) -> list[Phase]:
+    return [Phase(PX_ROUNDS * PX_GRADIENTS, 1), Phase(PX_ROUNDS, 1, one_example=True), Phase(at.whole, 0)]
+
+
+def _ntk_sap(at: At) -> Any:
+    return search.ntk_sap(at.density, rounds=NTK_SAP_ROUNDS, draws=NTK_SAP_DRAWS)
+
+
 def _penalised(method: Callable[..., Any], at: At) -> Any:
     return method(at.density, strength=at.own, steps=at.steps, optimizer=at.adam)
 
@@ -375,6 +389,15 @@ ENTRANTS: Mapping[str, Entrant] = {
     ),
     "SynFlow": Entrant(
         AT_START, lambda at: search.synflow(at.density, rounds=SYNFLOW_ROUNDS), trained_whole, _synflow_phases
+    ),
+    "PX": Entrant(
+        AT_START, lambda at: search.path_exclusion(at.density, rounds=PX_ROUNDS), trained_whole, _px_phases
+    ),
+    "NTK-SAP": Entrant(
+        AT_START,
+        _ntk_sap,
+        trained_whole,
+        before_training(NTK_SAP_GRADIENTS * NTK_SAP_ROUNDS * NTK_SAP_DRAWS),
     ),
     "magnitude": Entrant(AFTER, _one_shot, trained_once, search_and_training),
     "lottery tickets": Entrant(

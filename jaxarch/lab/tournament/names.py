@@ -40,6 +40,8 @@ ORIGINS: Mapping[str, From] = {
     "GraSP": From(search.grasp),
     "ProsPr": From(search.prospr),
     "SynFlow": From(search.synflow),
+    "PX": From(search.path_exclusion),
+    "NTK-SAP": From(search.ntk_sap),
     "magnitude": From(search.magnitude_pruning, "in one shot"),
     "lottery tickets": From(search.magnitude_pruning, "in rounds that rewind to the initial weights"),
     "late tickets": From(search.magnitude_pruning, "in rounds that rewind to early weights"),

@@ -126,7 +126,7 @@ def test_what_trains_a_network_that_was_found_is_made_for_a_density_that_is_trac
     def make(density):
         one = at(budget)._replace(density=density)
         made = [entrant.finish(one) for entrant in ENTRANTS.values() if entrant.finish is not None]
-        assert len(made) == 21  # eleven methods train what they find while they search
+        assert len(made) == 23  # eleven methods train what they find while they search
         return density
 
     jax.make_jaxpr(make)(0.1)
@@ -655,7 +655,7 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
 
 KEPT = ROOT / "docs" / "results"
 THREE = ("random", "magnitude at start", "SNIP")
-SINCE = ("Fisher", "Hutchinson", "ProsPr")
+SINCE = ("Fisher", "Hutchinson", "ProsPr", "PX", "NTK-SAP")
 """Methods that came after the results on MNIST that are kept."""
 
 
