@@ -62,11 +62,11 @@ ORIGINS: Mapping[str, From] = {
     "two-temperature trained": From(
         search.two_temperature, "with the size held, over initial signs of one size, trained afterwards"
     ),
-    "edge-popup": From(search.edge_popup),
+    "edge-popup": From(search.edge_popup, "with the same density in each layer, over the initial weights"),
     "edge-popup scaled": From(
         search.edge_popup, "ranked over all layers, over signs of a size that suits the density"
     ),
-    "biprop": From(search.biprop),
+    "biprop": From(search.biprop, "with the same density in each layer"),
     "biprop scaled": From(search.biprop, "ranked over all layers, with a size that suits the density"),
 }
 """Origin of each method, by its name in results."""
