@@ -70,8 +70,8 @@ def sized_mask(
       >>> import jax, jax.numpy as jnp, jaxarch
       >>> scores = {"w": jnp.array([0.3, 0.1, 0.2, -0.5])}
       >>> mask = jaxarch.masks.sized_mask(scores, 0.5, hard=50.0, soft=5.0)["w"]
-      >>> print(mask.round(2), mask.sum())
-      [1.   0.01 0.99 0.  ] 2.0
+      >>> print([f"{v:.2f}" for v in mask], f"{mask.sum():.3f}")
+      ['1.00', '0.08', '0.92', '0.00'] 2.000
     """
     check_leaves("scores", scores, real=True)
     check_floating("scores", scores)

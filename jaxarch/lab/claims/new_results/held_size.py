@@ -156,7 +156,7 @@ GAP_OF_A_SIZE = Claim(
     r"\quad \lambda = g_{(k)}",
     assumptions="F convex on [0, 1]^d, differentiable at v, sum v = k",
     verdict="holds",
-    remark="Equality for linear F. Any other lambda gives a larger bound.",
+    remark="Equality for linear F. No other lambda gives a smaller bound.",
     checks=(
         Inequality(
             distance_to_the_best_of_a_size,
