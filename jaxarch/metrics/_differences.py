@@ -81,6 +81,36 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
     return table
 
 
+EXACT = 13
+"""Most runs at which SciPy's signed-rank test is exact whether there are ties or not."""
+
+
+def _signed_rank_p(difference: np.ndarray, ranks: np.ndarray) -> float:
+    """Compute the p of the two-sided Wilcoxon signed-rank test as SciPy does, in a hundredth of its time.
+
+    With ties SciPy tries all 2^n signs, and takes a quarter of a second. Their sums have few values, so the
+    signs of each sum are counted here, rank by rank.
+
+    Args:
+      difference: differences, zeros included.
+      ranks: ranks of the sizes of those that are not 0.
+    """
+    from scipy import stats
+
+    if difference.size > EXACT:
+        return float(stats.wilcoxon(difference).pvalue)
+    # Tied ranks are halves, so twice a rank is an integer.
+    doubled = np.rint(2 * ranks).astype(int)
+    counts = np.zeros(doubled.sum() + 1)
+    counts[0] = 1
+    for rank in doubled:
+        counts[rank:] += counts[: len(counts) - rank].copy()
+    below = counts.cumsum() / counts.sum()
+    positive = int(doubled[difference[difference != 0] > 0].sum())
+    above = 1 - below[positive - 1] if positive else 1.0
+    return float(min(1.0, 2 * min(below[positive], above)))
+
+
 def _summary(difference: np.ndarray) -> dict[str, float]:
     from scipy import stats
 
@@ -97,7 +127,7 @@ def _summary(difference: np.ndarray) -> dict[str, float]:
         ranks = stats.rankdata(np.abs(difference[difference != 0]))
         total = ranks.sum()
         effect = float((np.sign(difference[difference != 0]) * ranks).sum() / total) if total else 0.0
-        p = float(stats.wilcoxon(difference).pvalue) if total else 1.0
+        p = _signed_rank_p(difference, ranks) if total else 1.0
     wins = float((difference > 0).sum() + (difference == 0).sum() / 2)
     return {
         "runs": difference.size,

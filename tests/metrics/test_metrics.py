@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from jaxarch.metrics import auc, paired_differences
@@ -84,3 +85,14 @@ def test_one_strategy_alone_has_no_pairs_but_the_same_columns():
     table = paired_differences(alone)
     assert table.empty
     assert list(table.columns) == list(paired_differences(pair).columns)
+
+
+@pytest.mark.parametrize("runs", [2, 5, 13, 14])
+@pytest.mark.parametrize("digits", [0, 1, 9], ids=["many ties and zeros", "ties", "no ties"])
+def test_the_p_of_a_pair_is_scipys(runs, digits):
+    values = np.round(np.random.default_rng(runs).normal(size=(4, runs)), digits)
+    table = paired_differences(dict(zip("abcd", values, strict=True)))
+    for first, second, p in table[["first", "second", "p"]].itertuples(index=False):
+        difference = values["abcd".index(first)] - values["abcd".index(second)]
+        expected = stats.wilcoxon(np.round(difference, 12)).pvalue if difference.any() else 1.0
+        np.testing.assert_allclose(p, expected, rtol=1e-12)
