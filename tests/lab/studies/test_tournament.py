@@ -656,8 +656,8 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
 KEPT = ROOT / "docs" / "results"
 THREE = ("random", "magnitude at start", "SNIP")
 SINCE = ("Fisher", "Hutchinson", "ProsPr", "PX", "NTK-SAP", "GraNet", "AC/DC", "ProbMask")
-SINCE += ("edge-popup scaled", "biprop scaled")
-"""Methods that came after the results on MNIST that are kept."""
+SINCE += ("edge-popup scaled", "biprop scaled", "two-temperature")
+"""Methods that came, or changed, after the results on MNIST that are kept."""
 
 
 def on_cifar(model, steps, **others):
@@ -682,11 +682,12 @@ def on_cifar(model, steps, **others):
             TournamentSettings(dataset="mnist", resume="tournament_mnist"),
             [name for name in ENTRANTS if name not in SINCE],
         ),
+        (TournamentSettings(key=1, resume="tournament_digits"), list(ENTRANTS)),
         (on_cifar("vgg16", 1500), (*THREE, "GraSP", "SynFlow")),
         (on_cifar("vgg16", 1500, initial="normal", resume="tournament_vgg16_normal"), THREE),
         (on_cifar("resnet18", 600), (*THREE, "GraSP", "SynFlow")),
     ],
-    ids=["mnist", "vgg16", "vgg16 of normal weights", "resnet18"],
+    ids=["mnist", "digits", "vgg16", "vgg16 of normal weights", "resnet18"],
 )
 def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(settings, methods, tmp_path):
     folder = shutil.copytree(KEPT / settings.resume, tmp_path / "kept")
