@@ -201,7 +201,11 @@ def step(
 
     def loss(moves: PyTree) -> tuple[Array, PyTree]:
         at = state._replace(trainable=merge(moves, state.trainable))
-        value, model = _mean_loss(training, loss_of, at, batch, loss_key)
+        # The loss of a single sample is called from here: another function would lengthen tracebacks.
+        if training.samples == 1:
+            value, model = loss_of(training.params(settings, at), state.model, batch, loss_key)
+        else:
+            value, model = _mean_loss(training, loss_of, at, batch, loss_key)
         return value if training.penalty is None else value + training.penalty(settings, at), model
 
     (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(inexact(state.trainable))
@@ -226,8 +230,6 @@ def _mean_loss(
     training: Training, loss_of: Callable[..., Any], at: TrainState, batch: PyTree, key: Array
 ) -> tuple[Array, PyTree]:
     """Return the loss of a step, as a mean over its samples, and the model's state after the last one."""
-    if training.samples == 1:
-        return loss_of(training.params(training.settings, at), at.model, batch, key)
 
     def one(model: PyTree, sample: Array) -> tuple[PyTree, Array]:
         params = training.params(training.settings, at._replace(sample=sample))
