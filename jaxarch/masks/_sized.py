@@ -59,8 +59,9 @@ def sized_mask(
         `masks.keep`.
 
     Returns:
-      Numbers in the structure, shapes and dtypes of the scores. Their sum is k up to a share of 1e-5. Second
-      derivatives take tau and lambda for constants.
+      Numbers in the structure, shapes and dtypes of the scores. Their sum is k up to a share of 1e-5, if
+      float32 tells scores apart that differ by 1e-6/hard, and before it is rounded to a lower precision.
+      Second derivatives take tau for a constant.
 
     Raises:
       ArgumentError: a density outside (0, 1], or one that rounds to no connection; scores that are not
@@ -154,13 +155,17 @@ def _threshold(leaves: Sequence[Array], count: ArrayLike, hard: Array, near: Arr
         return _Root(low, high, at, *sums(at), root.rounds + 1)
 
     def unsolved(root: _Root) -> Array:
-        return (jnp.abs(root.total - k) > TOLERANCE * k) & (root.rounds < ROUNDS)
+        # A size of 0 is never met exactly.
+        return (jnp.abs(root.total - k) > TOLERANCE * jnp.maximum(k, 1)) & (root.rounds < ROUNDS)
 
     # Infinite scores are in or out whatever the threshold is, so the finite ones bracket it.
     finite = [jnp.isfinite(w) for w in leaves]
     least = [jnp.min(w, where=f, initial=jnp.inf) for w, f in zip(leaves, finite, strict=True)]
     most = [jnp.max(w, where=f, initial=-jnp.inf) for w, f in zip(leaves, finite, strict=True)]
-    low, high = jnp.min(jnp.stack(least)) - TAIL / hard, jnp.max(jnp.stack(most)) + TAIL / hard
+    lowest, highest = jnp.min(jnp.stack(least)), jnp.max(jnp.stack(most))
+    # No score is finite if an earlier mask has removed them all. Any threshold will do then.
+    some = lowest <= highest
+    low, high = jnp.where(some, lowest, 0) - TAIL / hard, jnp.where(some, highest, 0) + TAIL / hard
     at = low + (high - low) / 2 if near is None else jnp.clip(near, low, high)
     rounds = jnp.zeros((), jnp.int32)
     return jax.lax.while_loop(unsolved, improve, _Root(low, high, at, *sums(at), rounds)).at

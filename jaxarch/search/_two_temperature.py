@@ -134,8 +134,8 @@ def two_temperature(
     `weights="ones"` it has no weights at all.
 
     A `density` holds the size during the search: the mask is `masks.sized_mask`, whose numbers sum to
-    `round(d D)` at every step. [D] has no size in the loss. Its masks drift to about half of all connections,
-    and ranked down to a tenth of them they are hardly better than random. Take weights that suit the size,
+    `round(d D)` at every step. [D] has no size in the loss: its masks drift to about half of all connections,
+    and lose most of what they learned when they are ranked down to a few. Take weights that suit the size,
     and a learning rate that falls to 0:
 
         jaxarch.search.two_temperature(

@@ -76,9 +76,15 @@ def _less_multiplier(gradient: PyTree, size: ArrayLike, within: PyTree) -> PyTre
     """Subtract the k-th smallest entry, of all leaves or of each leaf with its own k; 0 outside `within`."""
     smallest = largest_of(map_selected(lambda g: -g, gradient), size, within)
     most = map_selected(lambda g, low: jnp.max(g, where=low, initial=-jnp.inf), gradient, smallest)
+    least = map_selected(lambda g: jnp.min(g, initial=jnp.inf), gradient)
     if np.ndim(size) == 0:
-        of_all = jnp.max(jnp.stack(jax.tree.leaves(most)))
-        most = map_selected(lambda _: of_all, most)
+        of_all, of_none = (
+            jnp.max(jnp.stack(jax.tree.leaves(most))),
+            jnp.min(jnp.stack(jax.tree.leaves(least))),
+        )
+        most, least = (map_selected(lambda _, one=one: one, most) for one in (of_all, of_none))
+    # A size of 0 has no k-th smallest entry: any multiplier up to the smallest one gives its gap.
+    most = map_selected(jnp.maximum, most, least)
     less = map_selected(lambda g, multiplier: g - multiplier, gradient, most)
     return less if within is None else map_selected(lambda g, there: jnp.where(there, g, 0), less, within)
 

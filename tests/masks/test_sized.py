@@ -152,6 +152,20 @@ def test_the_gap_of_a_size_is_the_most_that_a_mask_of_that_size_can_gain():
     np.testing.assert_allclose(part, 0.5 * (3 - 2) + (2 - 0.5))
 
 
+def test_a_leaf_of_which_nothing_is_kept_adds_only_what_its_numbers_can_lose():
+    gradient = {"a": jnp.array([2.0, -1.0]), "b": jnp.array([1.0, 4.0])}
+    mask = {"a": jnp.zeros(2), "b": jnp.array([0.0, 1.0])}
+    found = jaxarch.theory.optimality.duality_gap(mask, gradient, jnp.array([0, 1]))
+    np.testing.assert_allclose(found, 3.0)
+
+
+def test_a_leaf_that_is_removed_whole_stays_removed():
+    scores = {"a": jnp.full(4, -jnp.inf), "b": jnp.array([0.1, 0.3, 0.2, 0.0])}
+    mask = sized_mask(scores, 0.5, 20.0, 2.0, scope="layer")
+    assert not mask["a"].any()
+    np.testing.assert_allclose(mask["b"].sum(), 2, rtol=2 * TOLERANCE)
+
+
 def test_the_gap_of_a_search_is_that_of_the_masks_of_its_size():
     one = problem(steps=1, runs=1).of_run(0)
     search = sized_search(0.2)
