@@ -577,14 +577,15 @@ def test_a_method_joins_a_tournament_whose_others_are_read_and_not_trained_again
 
 def test_the_page_s_code_runs_and_its_own_method_is_one(tmp_path):
     names = {}
-    ranked, own = code_blocks("docs/tournament.md")
+    ranked, few, own = code_blocks("docs/tournament.md")
     exec(compile(ranked, "docs/tournament.md", "exec"), names)
     assert names["found"].table["strategy"].tolist() == ["c", "b", "a"]
     assert names["needed"] > 1
     file = tmp_path / "mine.py"
-    file.write_text(own)
-    (strategy,) = (own.function(0.1) for own in read_own(str(file)))
-    assert [stage.name for stage in strategy.stages] == ["snip", "retrain warm"]
+    for code, search in ((few, "two_temperature"), (own, "snip")):
+        file.write_text(code)
+        (strategy,) = (own.function(0.1) for own in read_own(str(file)))
+        assert [stage.name for stage in strategy.stages] == [search, "retrain warm"]
 
 
 @pytest.mark.long
