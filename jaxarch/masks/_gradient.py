@@ -68,7 +68,7 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
 # custom_jvp, not custom_vjp, so that forward mode and higher derivatives work, too.
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _two_temperature(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
-    return jax.nn.sigmoid(hard * _work(scores)).astype(scores.dtype)
+    return jax.nn.sigmoid(hard * working(scores)).astype(scores.dtype)
 
 
 @_two_temperature.defjvp
@@ -86,12 +86,13 @@ def _tangent(
 def slope(scores: Array, soft: Array, factor: bool) -> Array:
     """Return the slope of the soft sigmoid, with its factor `soft` or without."""
     # The sigmoid at -|x| is at most 1/2. At large positive x, 1 - sigma(x) would round to 0.
-    below = jax.nn.sigmoid(-jnp.abs(soft * _work(scores)))
+    below = jax.nn.sigmoid(-jnp.abs(soft * working(scores)))
     product = below * (1 - below)
     return soft * product if factor else product
 
 
-def _work(scores: Array) -> Array:
+def working(scores: Array) -> Array:
+    """Convert scores to the precision that masks are computed in: float32 at least."""
     return scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
 
 

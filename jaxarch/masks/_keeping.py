@@ -133,13 +133,18 @@ def largest_scores(scores: PyTree, density: Any, scope: Scope = "global", before
       before: the mask of an earlier stage, within which connections are kept; `None` keeps from all. A leaf
         that it does not mask keeps from all its connections, too.
     """
+    left = None if before is None else masked_before(scores, before)
+    kept = largest_within(Connections(), scores, rounded_counts(scores, density, scope), left, scores)
+    return inside(kept, before)
+
+
+def masked_before(selection: PyTree, before: PyTree) -> PyTree:
+    """Return an earlier mask of the selected leaves, with ones for a leaf that it does not mask."""
 
     def there(leaf: Any, mask: Any) -> Any:
         return jnp.ones(jnp.shape(leaf), bool) if mask is None else mask
 
-    left = None if before is None else map_selected(there, scores, before)
-    kept = largest_within(Connections(), scores, rounded_counts(scores, density, scope), left, scores)
-    return inside(kept, before)
+    return map_selected(there, selection, before)
 
 
 def _check_enough(seen: findings.Seen, counts: Any) -> None:

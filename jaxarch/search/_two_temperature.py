@@ -38,6 +38,7 @@ from jaxarch.masks import (
     soft_mask,
     weight_free,
 )
+from jaxarch.masks._keeping import masked_before
 from jaxarch.masks._sized import size_thresholds, sized
 from jaxarch.masks._units import Connections, GroupUnits, NOfM, Units, UnitsLike
 from jaxarch.optim import clip_scores as clipping
@@ -63,6 +64,10 @@ Penalty = Callable[[PyTree], Array]
 REMEDY = (
     "the initial mask saturates the network or keeps too little, or the weights under it are 0: move `mean` "
     "(in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`"
+)
+REMEDY_OF_A_SIZE = (
+    "a mask of this size saturates the network or leaves no path through it, or the weights under it are 0: "
+    "give weights='signed constant' and rescale=True, another `density`, or scope='erk'"
 )
 REMEDY_OF_UNITS = (
     "the initial mask keeps too little, or all units of a layer are equal, as with weights of 1: start with "
@@ -247,10 +252,17 @@ def two_temperature(
         after_step=_thresholds if is_sized else None,
         wrap_optimizer=None if clip is None else _wrap_optimizer,
         gap=None if isinstance(together, NOfM) else _gap,
-        remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
+        remedy=_remedy(together, density),
         needs=needs_of(together, WITHIN_A_MASK),
         remarks=layers_emptied,
     )
+
+
+def _remedy(units: tuple[str, ...] | Units, density: ArrayLike | None) -> str:
+    """Return a remedy for a start without a gradient: with a size, the scores' mean changes nothing."""
+    if not isinstance(units, Connections):
+        return REMEDY_OF_UNITS
+    return REMEDY if density is None else REMEDY_OF_A_SIZE
 
 
 def _check_size(
@@ -315,16 +327,11 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     if settings.rescale:
         params = rescaled(params, selected, _density(settings, units), settings.scope)
     before = mask_before(network)
-    left = None if before is None else units.score_within(selected, map_selected(_there, selected, before))[1]
+    left = None if before is None else units.score_within(selected, masked_before(selected, before))[1]
     fixed = Fixed(params, before, left, units, () if network is None else None)
     state = TrainState(scores, fixed, model)
     counts = _counts(settings, state)
     return state if counts is None else state._replace(memory=_thresholds(settings, state))
-
-
-def _there(leaf: Array, mask: Array | None) -> Array:
-    """Return the earlier mask of a leaf: all of it if that mask leaves it out."""
-    return jnp.ones(leaf.shape, bool) if mask is None else mask
 
 
 def _density(settings: Settings, units: Units) -> ArrayLike:
@@ -344,7 +351,6 @@ def _counts(settings: Settings, state: TrainState) -> Any:
     if left is None or counts is None:
         return counts
     there = [jnp.sum(leaf) for leaf in jax.tree.leaves(left)]
-    # Products with integers of other widths: counts are numbers of entries.
     return jnp.minimum(counts, jnp.stack(there) if np.ndim(counts) else jnp.sum(jnp.stack(there)))
 
 

@@ -7,7 +7,7 @@ import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import problem
+from small import keys, problem
 
 import jaxarch
 from jaxarch.masks import sized_mask
@@ -125,6 +125,11 @@ def test_rescaled_weights_are_divided_by_the_root_of_the_density():
             np.testing.assert_allclose(
                 jaxarch.named_leaves(rescaled[jaxarch.Start].params)[path], factor * theta
             )
+
+
+def test_a_size_that_saturates_the_network_is_refused_with_a_remedy_of_its_own():
+    with pytest.raises(jaxarch.ArgumentError, match=r"dead start.*weights='signed constant' and rescale=True"):
+        jaxarch.over_seeds(jaxarch.search.two_temperature(density=0.5), keys(1), problem(steps=3, runs=1))
 
 
 @pytest.mark.parametrize(
