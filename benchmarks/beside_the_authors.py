@@ -362,7 +362,7 @@ class Digits:
 
 
 def granet_change(clones: Path, seed: int) -> list[int]:
-    """Of one change of GraNet: connections of either mask alone, and of ours."""
+    """Count the connections of one mask alone after a change of GraNet, and those of ours."""
     rng, sizes = np.random.default_rng(seed), {"a": (64, 100), "b": (100, 10)}
     weights, slopes = (
         {name: rng.normal(size=size) * (1 + (name == "b")) for name, size in sizes.items()} for _ in range(2)

@@ -57,7 +57,7 @@ __all__ = [
     "taylor",
 ]
 
-SAME = "differentiate with respect to the same parameters"
+_SAME = "differentiate with respect to the same parameters"
 
 
 def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
@@ -106,9 +106,7 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
       {'kernel': Array([[3., 1.]], dtype=float32)}
     """
     selection = select_floating(params, where)
-    gradients = _fitting(
-        "gradients", gradients, selection, "differentiate with respect to the same parameters"
-    )
+    gradients = _fitting("gradients", gradients, selection, _SAME)
     return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)
 
 
@@ -142,12 +140,8 @@ def taylor(params: PyTree, gradients: PyTree, curvature: PyTree, where: Where = 
       {'kernel': Array([[2., 9.]], dtype=float32)}
     """
     selection = select_floating(params, where)
-    gradients = _fitting(
-        "gradients", gradients, selection, "differentiate with respect to the same parameters"
-    )
-    curvature = _fitting(
-        "curvature", curvature, selection, "differentiate with respect to the same parameters"
-    )
+    gradients = _fitting("gradients", gradients, selection, _SAME)
+    curvature = _fitting("curvature", curvature, selection, _SAME)
 
     def change(theta: Array, g: Array, h: Array) -> Array:
         theta = _float32(theta)

@@ -19,7 +19,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import check_changes, check_span, spacing, span, sparse_training, too_few
+from jaxarch.search._changing import check_changes, check_span, spacing, span, sparse_training
 
 NAME = "AC/DC"
 PHASES = 20
@@ -114,9 +114,7 @@ class Phases(NamedTuple):
 
 def _phases(settings: Settings, steps: int) -> Phases:
     every = spacing(settings.every, steps, PHASES)
-    first, last = span(settings.begin, settings.end, steps, every)
-    if first == last:
-        raise too_few(NAME, steps, every)
+    first, last = span(NAME, settings.begin, settings.end, steps, every)
     return Phases(every, first, last)
 
 

@@ -75,9 +75,15 @@ def spacing(every: int | None, steps: int, spans: int = CHANGES) -> int:
     return max(round(steps / spans), 1) if every is None else every
 
 
-def span(begin: float, end: float, steps: int, every: int) -> tuple[int, int]:
-    """Return the steps of two shares of a training, rounded down to a multiple of `every`."""
+def span(name: str, begin: float, end: float, steps: int, every: int) -> tuple[int, int]:
+    """Return the steps of two shares of a training, rounded down to a multiple of `every`.
+
+    Raises:
+      ArgumentError: the same step for both, so that the mask would never change.
+    """
     first, last = (min(round(share * steps), steps - 1) // every * every for share in (begin, end))
+    if first == last:
+        raise too_few(name, steps, every)
     return first, last
 
 

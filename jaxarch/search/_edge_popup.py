@@ -84,8 +84,7 @@ def edge_popup(
       density: the share of connections that are kept, in (0, 1]. All together they are exactly
         `round(density D)` of D, as with `masks.keep`. May be traced: a sweep is one program.
       scope: how the kept connections spread over leaves: the same share in each `layer`, as the authors have
-        it; the largest of all leaves, `global`; or `erk` densities (see `masks.keep`). At low densities
-        `global` is much better: with the share .02 of each leaf, few neurons are left with an input.
+        it; the largest of all leaves, `global`; or `erk` densities (see `masks.keep`).
       weights: theta. `initial` for the problem's initial parameters; `signed constant` for their signs times
         `sqrt(2/n)`, the authors' best; or a function `(key, selected) -> values` in the structure of the
         masked leaves.

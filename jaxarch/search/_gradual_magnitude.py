@@ -16,7 +16,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import check_changes, check_span, spacing, span, sparse_training, too_few
+from jaxarch.search._changing import check_changes, check_span, spacing, span, sparse_training
 
 NAME = "gradual magnitude pruning"
 
@@ -101,9 +101,7 @@ def _wrap_optimizer(
 ) -> optax.GradientTransformation:
     steps = problem.descent.steps
     every = spacing(settings.every, steps)
-    first, last = span(settings.begin, settings.end, steps, every)
-    if first == last:
-        raise too_few(NAME, steps, every)
+    first, last = span(NAME, settings.begin, settings.end, steps, every)
     return sparse(
         problem.descent.optimizer,
         optax.polynomial_schedule(1.0, settings.density, 3, last - first, first),

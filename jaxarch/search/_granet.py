@@ -27,7 +27,6 @@ from jaxarch.search._changing import (
     spacing,
     span,
     sparse_training,
-    too_few,
 )
 
 NAME = "GraNet"
@@ -135,9 +134,7 @@ def _wrap_optimizer(
 ) -> optax.GradientTransformation:
     steps = problem.descent.steps
     every = spacing(settings.every, steps)
-    first, last = span(settings.begin, settings.end, steps, every)
-    if first == last:
-        raise too_few(NAME, steps, every)
+    first, last = span(NAME, settings.begin, settings.end, steps, every)
     falling = optax.cosine_decay_schedule(settings.replaced, steps)
 
     def replaced(step: Array) -> Array:

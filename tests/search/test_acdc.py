@@ -25,7 +25,7 @@ def states(training, problem):
 
 
 def kept(steps, **settings):
-    """How many of 100 connections there are after every step."""
+    """The number of connections, out of 100, after every step."""
     weights = {"w": np.arange(1.0, 101.0)}
     training = jaxarch.search.acdc(0.1, where="w", **settings)
     memory = states(training, straight(weights, weights, rate=0.0, steps=steps)).memory

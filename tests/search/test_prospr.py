@@ -13,7 +13,7 @@ from jaxarch.search import prospr
 
 WEIGHTS = np.float32([[1.0, -2.0, 4.0]])
 FACTORS = np.float32([[1.0, 3.0, 0.0], [2.0, -1.0, 1.0], [4.0, 2.0, 1.0]])
-"""Of three batches."""
+"""The factors of three batches, one a row."""
 KEY = jax.random.key(0)
 
 

@@ -176,9 +176,8 @@ def distance_to_the_best_of_a_size(
     gradient = jax.grad(convex_loss)(point, **loss)
     kept = jnp.argsort(jnp.argsort(gradient)) < size
     bound = duality_gap(point, gradient, size.astype(int))
-    left_out = jnp.sum(
-        jnp.where(kept, (1 - point) * (jnp.max(jnp.where(kept, gradient, -jnp.inf)) - gradient), 0)
-    )
+    below = jnp.max(gradient, where=kept, initial=-jnp.inf) - gradient
+    left_out = jnp.sum(jnp.where(kept, (1 - point) * below, 0))
     best = jnp.minimum(convex_loss(other, **loss), convex_loss(kept.astype(point.dtype), **loss))
     difference = convex_loss(point, **loss) - best
     right = constant * (bound - (1 - far) * left_out)
