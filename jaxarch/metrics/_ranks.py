@@ -92,9 +92,9 @@ def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
         import pandas as pd
     from scipy import stats
 
-    blocks, names = _blocks(values), list(values)
-    runs, _, count = blocks.shape
-    ranks = stats.rankdata(np.where(np.isnan(blocks), np.inf, -blocks), axis=-1).mean(axis=1)
+    by_run, names = blocks(values), list(values)
+    runs, _, count = by_run.shape
+    ranks = stats.rankdata(np.where(np.isnan(by_run), np.inf, -by_run), axis=-1).mean(axis=1)
     # Round, so that means over cells that are equal in exact arithmetic are ties.
     ranks = stats.rankdata(np.round(ranks, 9), axis=-1)
     drawn = np.random.default_rng(0).integers(runs, size=(RESAMPLES, runs))
@@ -105,7 +105,7 @@ def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
             "rank": ranks.mean(axis=0),
             "low": low,
             "high": high,
-            "failures": np.isnan(blocks).sum(axis=(0, 1)),
+            "failures": np.isnan(by_run).sum(axis=(0, 1)),
         }
     )
     chi_square, p = _friedman(ranks)
@@ -169,7 +169,7 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
     return many
 
 
-def _blocks(values: Mapping[str, np.ndarray]) -> np.ndarray:
+def blocks(values: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the values in shape (runs, cells, strategies)."""
     check_mapping("values", values, "a dict of values by strategy, shape (runs,) or (runs, cells)")
     arrays = [real_numbers(f"values: {shown(name)}", of) for name, of in values.items()]
