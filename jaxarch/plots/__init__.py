@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jaxarch.plots._layers import layer_densities
     from jaxarch.plots._line_plots import convergence, convergence_grid, curves
     from jaxarch.plots._networks import architectures
+    from jaxarch.plots._regret_maps import regrets
     from jaxarch.plots._strategies import by_strategy, runtime
     from jaxarch.plots._style import NotebookFigure, save
     from jaxarch.plots._sweeps import sweep
@@ -38,6 +39,7 @@ __all__ = [
     "plane",
     "ranks",
     "recruited",
+    "regrets",
     "runtime",
     "save",
     "spectra",
@@ -60,6 +62,7 @@ _FILES = {
     "_layers": ("layer_densities",),
     "_line_plots": ("convergence", "convergence_grid", "curves"),
     "_networks": ("architectures",),
+    "_regret_maps": ("regrets",),
     "_strategies": ("by_strategy", "runtime"),
     "_style": ("NotebookFigure", "save"),
     "_sweeps": ("sweep",),

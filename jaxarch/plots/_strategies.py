@@ -63,6 +63,7 @@ def by_strategy(
         for at, name in enumerate(strategies)
     }
     marked = [value for value in (chance, zero) if value is not None]
+    apart = min(0.34, 0.7 / max(len(values), 1))
     whole = _with_margin(np.concatenate([marked, *runs.values()]))
     enlarged = crowd([quartiles(of) for of in runs.values() if of.size], whole, zero)
     with matplotlib.rc_context(STYLE):
@@ -71,7 +72,7 @@ def by_strategy(
         row = figure.subplots(1, 1 if enlarged is None else 2, sharey=True, squeeze=False)[0]
         for axes in row:
             for (index, at), of in runs.items():
-                _dots(axes, of, at + (index - (len(values) - 1) / 2) * 0.34, look(index))
+                _dots(axes, of, at + (index - (len(values) - 1) / 2) * apart, look(index))
             axes.grid(axis="y", visible=False)
             axes.set_xlabel(label)
             if chance is not None:

@@ -70,6 +70,9 @@ EXPERIMENTS = {
     "tournament": (
         "every method on the same parents, budgets and seeds: ranks, accuracy against density and cost"
     ),
+    "tournament.across_tasks": (
+        "stored tournaments side by side: regret in every task and density, differences on a new task"
+    ),
     "related_work.tickets": (
         "lottery tickets, pruned in rounds: against the whole network, and the same with fresh weights"
     ),

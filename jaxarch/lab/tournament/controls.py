@@ -17,7 +17,7 @@ from jaxarch.lab.tournament.matches import Played, grid, measured
 from jaxarch.lab.tournament.task import Task
 from jaxarch.masks import apply_mask
 
-AS_FOUND = "as found"
+AS_FOUND, RESHUFFLED = "as found", "reshuffled"
 
 
 def control(name: str, task: Task, rate: float) -> Any:
@@ -33,7 +33,7 @@ def control(name: str, task: Task, rate: float) -> Any:
     again = retrain("rewind", nonnegative=False, **descent)
     return {
         AS_FOUND: chain(again),
-        "reshuffled": chain(reshuffle(), again),
+        RESHUFFLED: chain(reshuffle(), again),
         "reinitialised": chain(retrain("cold", nonnegative=False, **descent)),
         "inverted": chain(invert(), again),
     }[name]

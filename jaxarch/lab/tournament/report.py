@@ -16,7 +16,7 @@ from jaxarch.lab.charts import Chart
 from jaxarch.lab.harness import Results, paired, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
-from jaxarch.lab.tournament.controls import AS_FOUND
+from jaxarch.lab.tournament.control_report import control_report
 from jaxarch.lab.tournament.names import explain
 from jaxarch.lab.tournament.own import FAMILY
 from jaxarch.metrics import Ranking, ranking
@@ -114,7 +114,7 @@ def report(results: Results) -> list[RenderableType]:
     if REFERENCE in set(comparisons["first"]) | set(comparisons["second"]):
         made.append(_against(comparisons, order))
     if settings["controls"]:
-        made.append(_controls(results.read(CONTROLS), order, title))
+        made += control_report(results, results.read(CONTROLS), order, title)
     if settings["tune"]:
         made.append(_trials(results.read(TRIALS)))
     if settings["dataset"] == "cifar10":
@@ -268,34 +268,6 @@ def _against(comparisons: pd.DataFrame, order: list[str]) -> Table:
 
 def _needed(runs: int) -> str:
     return "-" if runs < 2 else (f"{runs}" if runs < 10_000 else "over 9999")
-
-
-def _controls(controls: pd.DataFrame, order: list[str], title: str) -> Table:
-    """Tabulate masks as found, trained from their seeds' initial weights, and the controls' differences."""
-    densities = sorted(controls["density"].unique(), reverse=True)
-    others = [name for name in controls["control"].unique() if name != AS_FOUND]
-    rows = []
-    for name in (name for name in order if name in set(controls["strategy"])):
-        cells = []
-        for density in densities:
-            here = controls[(controls["strategy"] == name) & (controls["density"] == density)]
-            by_seed = here.pivot(index="seed", columns="control", values="accuracy")
-            cells.append(tables.median(by_seed[AS_FOUND], ".3f"))
-            cells += [_signed_median(by_seed[other] - by_seed[AS_FOUND]) for other in others]
-        rows.append((name, *cells))
-    columns = ["mask"]
-    for density in densities:
-        columns += [f"{AS_FOUND}, {density:g}", *others]
-    return tables.table(
-        f"{title}: accuracy of masks trained from the initial weights, and of controls minus it; medians",
-        columns,
-        rows,
-    )
-
-
-def _signed_median(values: pd.Series) -> str:
-    finite = values[np.isfinite(values)]
-    return tables.signed(float(np.median(finite)), ".3f") if len(finite) else "-"
 
 
 def _trials(trials: pd.DataFrame) -> Table:

@@ -20,6 +20,7 @@ from jaxarch.lab.harness import plan_of, report_on, run_in, time_of
 from jaxarch.lab.harness.catalogue import experiment
 from jaxarch.lab.harness.parts import check_parts
 from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.tournament.control_report import decomposed
 from jaxarch.lab.tournament.controls import controlled
 from jaxarch.lab.tournament.entrants import AT_START, BATCHES, ENTRANTS, At
 from jaxarch.lab.tournament.experiment import _against_random, _compared, _computed
@@ -277,6 +278,36 @@ def test_a_file_that_is_no_method_is_refused(tmp_path, text, message):
         file.write_text(text)
     with pytest.raises(jaxarch.ArgumentError, match=message):
         read_own(str(file))
+
+
+def of_controls(**accuracies):
+    """A table of controls at one density, from (as found, reshuffled) of every seed, by method."""
+    rows = [
+        {"strategy": name, "density": 0.1, "seed": seed, "control": control, "accuracy": accuracy}
+        for name, pairs in accuracies.items()
+        for seed, pair in enumerate(pairs)
+        for control, accuracy in zip(("as found", "reshuffled"), pair, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_gain_over_random_masks_is_divided_between_the_layers_densities_and_the_choice_within_them():
+    random = [(0.5, 0.5), (0.4, 0.4), (0.6, 0.6)]
+    controls = of_controls(random=random, SNIP=[(0.9, 0.6), (0.8, 0.7), (0.7, 0.6)])
+    gain, share = decomposed(controls, "SNIP", 0.1)
+    assert gain == pytest.approx(0.3)  # medians .8 and .5
+    assert share == pytest.approx(1 / 3)  # .6 after shuffling
+
+
+def test_a_gain_that_is_noise_is_not_divided_and_a_failed_seed_is_left_out():
+    random = [(0.5, 0.5)] * 3
+    controls = of_controls(
+        random=random, SNIP=[(0.505, 0.5)] * 3, STR=[(np.nan, 0.7), (0.9, 0.7), (0.9, 0.7)]
+    )
+    gain, share = decomposed(controls, "SNIP", 0.1)
+    assert gain == pytest.approx(0.005)
+    assert np.isnan(share)
+    np.testing.assert_allclose(decomposed(controls, "STR", 0.1), (0.4, 0.5))
 
 
 @pytest.mark.long
@@ -657,7 +688,7 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
 KEPT = ROOT / "docs" / "results"
 THREE = ("random", "magnitude at start", "SNIP")
 SINCE = ("Fisher", "Hutchinson", "ProsPr", "PX", "NTK-SAP", "GraNet", "AC/DC", "ProbMask")
-SINCE += ("edge-popup scaled", "biprop scaled", "two-temperature")
+SINCE += ("edge-popup scaled", "biprop scaled")
 """Methods that came, or changed, after the results on MNIST that are kept."""
 
 
@@ -684,11 +715,15 @@ def on_cifar(model, steps, **others):
             [name for name in ENTRANTS if name not in SINCE],
         ),
         (TournamentSettings(key=1, resume="tournament_digits"), list(ENTRANTS)),
+        (
+            TournamentSettings(key=1, model="cnn", steps=500, resume="tournament_digits_cnn"),
+            list(ENTRANTS),
+        ),
         (on_cifar("vgg16", 1500), (*THREE, "GraSP", "SynFlow")),
         (on_cifar("vgg16", 1500, initial="normal", resume="tournament_vgg16_normal"), THREE),
         (on_cifar("resnet18", 600), (*THREE, "GraSP", "SynFlow")),
     ],
-    ids=["mnist", "digits", "vgg16", "vgg16 of normal weights", "resnet18"],
+    ids=["mnist", "digits", "cnn", "vgg16", "vgg16 of normal weights", "resnet18"],
 )
 def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(settings, methods, tmp_path):
     folder = shutil.copytree(KEPT / settings.resume, tmp_path / "kept")
