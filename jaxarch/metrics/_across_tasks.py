@@ -42,7 +42,7 @@ class AcrossTasks:
       >>> import jaxarch, numpy as np
       >>> draw = lambda mean, seed: np.random.default_rng(seed).normal(mean, 0.002, 10)
       >>> found = jaxarch.metrics.across_tasks({"digits": draw(0.03, 0), "text": draw(0.05, 1)})
-      >>> found.better > found.alike > found.worse, found.next_high - found.next_low > found.high - found.low
+      >>> found.better > found.worse, found.next_high - found.next_low > found.high - found.low
       (True, True)
     """
 

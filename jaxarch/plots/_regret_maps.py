@@ -41,7 +41,7 @@ def regrets(groups: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]
       >>> drawn = {"digits": {".1": 0.01, ".02": 0.6}}
       >>> figure = jaxarch.plots.regrets({"learned": learned, "drawn": {"random": drawn}})
       >>> [text.get_text() for text in figure.axes[0].texts], figure.axes[0].get_title()
-      (['0', '.003'], 'digits')
+      (['0', '.003', 'learned'], 'digits')
     """
     groups = panels("groups", groups, "group, strategy, task, cell", _regret)
     groups = {group: rows for group, rows in groups.items() if rows}

@@ -184,8 +184,8 @@ def two_temperature(
         the `round(d D)` largest scores are kept at the end, whatever their signs. The `mean` of the scores
         then does not matter. May be traced.
       scope: how the kept connections, or units, spread over leaves: `global`, wherever the largest scores
-        are; `layer`, the same density in every leaf; `erk` (see `masks.keep`). Below some .003 a layer may
-        starve under `global`.
+        are; `layer`, the same density in every leaf; `erk` (see `masks.keep`). With few connections a
+        layer may starve under `global`, and `erk` holds it. But where that density is 1, nothing is chosen.
       clip: eps in (0, 1/2), to keep the mask within [eps, 1 - eps]: the scores begin and stay where
         `|hard w| <= log((1 - eps)/eps)` (see `optim.clip_scores`). May be traced. It excludes a `density` and
         N:M, which would have to choose among scores that are clipped alike.

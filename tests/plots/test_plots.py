@@ -255,3 +255,24 @@ def test_an_axis_of_shares_tells_those_near_one_apart_and_is_plain_where_one_is_
     beside = {"reference": whole}
     figure = plots.trade_offs({"one": {"ours": inside}}, "x", "y", beside=beside, shares=True)
     assert figure.axes[0].get_yscale() == "linear"
+
+
+def test_regrets_are_drawn_by_group_and_task_with_the_best_framed_and_failures_marked():
+    ours = {"digits": {".2": 0.0, ".1": 0.0312}, "text": {".1": np.inf}}
+    figure = plots.regrets({"learned": {"ours": ours}, "drawn": {"random": {"digits": {".1": 0.4}}}})
+    (digits, text), (of_random, empty) = np.reshape(figure.axes[:4], (2, 2))
+    assert [one.get_text() for one in digits.texts if one.get_text() != "learned"] == ["0", ".031"]
+    assert len(digits.patches) == 1
+    assert [one.get_text() for one in text.texts] == ["-"]
+    assert [one.get_text() for one in of_random.texts if one.get_text() != "drawn"] == [".400"]
+    assert not empty.texts
+    assert [label.get_text() for label in of_random.get_xticklabels()] == [".2", ".1"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [({}, "groups: nothing to draw"), ({"a": {"b": {"c": {"d": -0.1}}}}, "expected a regret of at least 0")],
+)
+def test_regrets_that_are_none_are_refused(groups, message):
+    with pytest.raises(ArgumentError, match=message):
+        plots.regrets(groups)

@@ -13,6 +13,7 @@ with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(ROOT / "benchmarks")
     import smaller_models
     import spectral_pass
+    import stored_tournaments
 
 
 @pytest.fixture(scope="module", params=smaller_models.CASES, ids=lambda case: f"{case.model}, {case.what}")
@@ -45,3 +46,22 @@ def test_the_benchmark_of_a_pass_has_every_form_of_a_spectral_network_in_time_an
     networks = {"plain", "spectral", "gated", "materialised"}
     assert measured.keys() == networks | {f"{name} bytes" for name in networks}
     assert all(len(measured[name]) == 2 for name in networks)
+
+
+@pytest.mark.long
+def test_stored_tournaments_go_on_where_the_last_minutes_ended(tmp_path):
+    settings = {"dataset": "digits", "seeds": 2, "steps": 5, "densities": "0.2"}
+    methods = ("random", "SNIP")
+    assert stored_tournaments.fill(tmp_path / "few", settings, methods, 0) == []
+    done = stored_tournaments.fill(tmp_path / "few", settings, methods, 300)
+    assert done == ["dense", "random", "SNIP"]
+    assert stored_tournaments.missing(tmp_path / "few", (*methods, "AC/DC")) == ["AC/DC"]
+    assert not list((tmp_path / "few").glob("*.working"))
+
+
+def test_folders_to_be_filled_have_the_settings_that_the_page_has():
+    page = (ROOT / "docs" / "tournament.md").read_text()
+    for task in ("tournament_vgg16", "tournament_resnet18"):
+        settings = stored_tournaments.TASKS[task]
+        assert f"model={settings['model']}" in page
+        assert f"steps={settings['steps']}" in page

@@ -244,13 +244,14 @@ def _architecture_pruning(at: At) -> Any:
     return search.architecture_pruning(at.density, strength=at.own, steps=at.steps)
 
 
-def _two_temperature(at: At, steps: int) -> Any:
+def _two_temperature(at: At, steps: int, scope: Literal["global", "erk"]) -> Any:
     return search.two_temperature(
         at.hard,
         at.soft,
         weights="signed constant",
         rescale=True,
         density=at.density,
+        scope=scope,
         steps=steps,
         optimizer=_falling(at, steps),
     )
@@ -490,11 +491,18 @@ ENTRANTS: Mapping[str, Entrant] = {
         nested=False,
     ),
     "two-temperature": Entrant(
-        FIXED, lambda at: _two_temperature(at, at.whole), None, search_alone, SIZED_MASK_RATE, nested=False
+        FIXED,
+        lambda at: _two_temperature(at, at.whole, "global"),
+        None,
+        search_alone,
+        SIZED_MASK_RATE,
+        nested=False,
     ),
+    # Erdos-Renyi densities keep layers from starving. Without training they would be worse where they keep a
+    # layer whole, as small networks have them: nothing is chosen there, and nothing is learned.
     "two-temperature trained": Entrant(
         FIXED,
-        lambda at: _two_temperature(at, at.steps),
+        lambda at: _two_temperature(at, at.steps, "erk"),
         trained_once,
         search_and_training,
         SIZED_MASK_RATE,

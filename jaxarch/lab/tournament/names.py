@@ -60,7 +60,8 @@ ORIGINS: Mapping[str, From] = {
         search.two_temperature, "with the size held, over initial signs of one size that stay fixed"
     ),
     "two-temperature trained": From(
-        search.two_temperature, "with the size held, over initial signs of one size, trained afterwards"
+        search.two_temperature,
+        "with Erdos-Renyi densities held, over initial signs of a size that suits each, trained afterwards",
     ),
     "edge-popup": From(search.edge_popup, "with the same density in each layer, over the initial weights"),
     "edge-popup scaled": From(
