@@ -66,8 +66,9 @@ def test_differences_are_paired_by_seed_and_averaged_over_densities(two, tmp_pat
 def test_the_report_maps_all_methods_and_says_who_is_where(two, tmp_path):
     run_in(tmp_path, ACROSS, AcrossTasksSettings(two))
     made = report_on(tmp_path, ACROSS)
-    assert "Over 2 tasks" in made.conclusion[0]
-    assert "of the 2 methods that took part in each" in made.conclusion[0]
+    said = made.conclusion
+    assert "Over 2 tasks" in said
+    assert "of the 2 methods that took part in each" in said
     assert (tmp_path / "regrets.png").is_file()
     assert "mine (0123abcd)" in Results(tmp_path).read("regrets.csv")["strategy"].tolist()
 
