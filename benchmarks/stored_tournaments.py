@@ -6,8 +6,9 @@
 
 Methods are trained in a fixed order: eight named ones on a ResNet-20, then all others, then VGG16 and
 ResNet-18. Each call goes on with `jaxarch run tournament --set resume=docs/results/...`, and ends when its
-minutes are over. A method that is done then has its file there, and in `--copy` too; one that is not starts
-anew next time. The dense network comes first.
+minutes are over. A method that is done then has its file there, and in `--copy` too. One that is not goes on
+from its checkpoints (NAME.working) if they are still there, and starts anew otherwise. The dense network
+comes first.
 
 CIFAR-10 has to be at hand (`jaxarch data cifar10`, JAXARCH_DATA). Settings are those of the folders that
 exist; `resume=` refuses others. The ResNet-20 has 10,000 steps of 128 for a method that trains once, which is
@@ -78,12 +79,16 @@ def fill(
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
-        process.wait(max(seconds, 0))
+        if process.wait(max(seconds, 0)):
+            raise SystemExit(f"{folder.name}: the tournament ended with status {process.returncode}")
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for left in (folder / ".runs", *folder.glob("*.working")):
-        shutil.rmtree(left, ignore_errors=True)
+        pass
+    finally:
+        # Also after Ctrl-C: a process that is left behind would go on, and hold the folder.
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        shutil.rmtree(folder / ".runs", ignore_errors=True)
     after = missing(folder, methods)
     return [name for name in before if name not in after]
 
@@ -98,6 +103,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="list what is missing, and train nothing")
     chosen = parser.parse_args()
     end = time.monotonic() + 60 * chosen.minutes - SPARE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     for task, settings in TASKS.items():
         folder = RESULTS / task
         if not chosen.list and missing(folder) and time.monotonic() < end:

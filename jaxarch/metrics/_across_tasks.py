@@ -18,6 +18,10 @@ from jaxarch._internal.errors import (
 
 POINTS = 4000
 """Points of the integral over the spread between tasks."""
+FINE, FAR = 1e-3, 1e4
+"""Ends of these points: shares of the smallest scale of the data and of the prior."""
+ROUNDING = 1e-12
+"""Relative size below which a spread counts as 0."""
 NORMAL = 1.959963984540054
 """The 97.5% point of the normal distribution."""
 
@@ -72,13 +76,13 @@ def across_tasks(
         mu | tau, m ~ N(mu_hat(tau), V(tau)),        theta_new | tau, m ~ N(mu_hat(tau), V(tau) + tau^2).
 
     Here mu_hat is the mean of m weighted by `1 / (s_t^2 + tau^2)`, and V is 1 over the sum of the weights.
-    The integral over tau is a sum over 4,000 quantiles of its prior, so nothing is sampled. The three
-    probabilities of a new task follow G. Corani et al., Statistical comparison of classifiers through
+    The integral over tau is a sum over 4,000 points, equally spaced in log(tau), so nothing is sampled. The
+    three probabilities of a new task follow G. Corani et al., Statistical comparison of classifiers through
     Bayesian hierarchical modelling, 2017. That paper has Student's t for theta, and samples; here theta is
     normal.
 
     `s_t` is the standard error of the runs, times the t quantile of its degrees of freedom over the normal
-    one. So a single task alone has its ordinary t interval, and few runs count for less.
+    one, so that few runs count for less.
 
     Args:
       differences: by task, `first - second` run by run, shape (runs,). NaN, a run that failed in either, is
@@ -110,13 +114,17 @@ def across_tasks(
     if equivalent < 0:
         raise ArgumentError(f"equivalent: expected at least 0, got {equivalent}")
     scale = positive_number("scale", scale)
-    # Quantiles of the half-Cauchy prior, so that each point has the same prior weight.
-    tau = scale * np.tan(np.pi / 2 * (np.arange(POINTS) + 0.5) / POINTS)
+    # Equal numbers have a spread of rounding alone.
+    rounding = ROUNDING * np.abs(means).max()
+    sizes = [scale, *(size for size in (errors.min(), np.ptp(means)) if size > rounding)]
+    tau = np.geomspace(FINE * min(sizes), FAR * max(sizes), POINTS)
+    # The half-Cauchy density, times tau for points that are equally spaced in log(tau).
+    log_prior = np.log(tau) - np.log1p(np.square(tau / scale))
     precision = 1 / (np.square(errors) + np.square(tau)[:, None])
     total = precision.sum(axis=1)
     centre = (precision * means).sum(axis=1) / total
     misfit = (precision * np.square(means - centre[:, None])).sum(axis=1)
-    log_weight = (np.log(precision).sum(axis=1) - np.log(total) - misfit) / 2
+    log_weight = log_prior + (np.log(precision).sum(axis=1) - np.log(total) - misfit) / 2
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
 
@@ -127,10 +135,11 @@ def across_tasks(
     def quantile(q: float, deviation: np.ndarray) -> float:
         """Return a quantile of the mixture: it lies between the quantiles of its parts."""
         parts = centre + special.ndtri(q) * deviation
-        low, high = parts.min(), parts.max()
-        if low == high:
-            return float(low)
-        return float(optimize.brentq(lambda value: below(value, deviation) - q, low, high))
+        # Parts that are nearly alike leave no room for rounding between their quantiles.
+        room = float(weight @ deviation)
+        low, high = parts.min() - room, parts.max() + room
+        root = optimize.brentq(lambda value: below(value, deviation) - q, low, high, xtol=1e-9 * room)
+        return float(root)
 
     of_mean, of_new = np.sqrt(1 / total), np.sqrt(1 / total + np.square(tau))
     mean, low, high = (quantile(q, of_mean) for q in (0.5, 0.025, 0.975))

@@ -43,8 +43,9 @@ def regrets(groups: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]
       >>> [text.get_text() for text in figure.axes[0].texts], figure.axes[0].get_title()
       (['0', '.003', 'learned'], 'digits')
     """
-    groups = panels("groups", groups, "group, strategy, task, cell", _regret)
-    groups = {group: rows for group, rows in groups.items() if rows}
+    groups = _filled(panels("groups", groups, "group, strategy, task, cell", _regret))
+    if not groups:
+        raise ArgumentError("groups: nothing to draw")
     tasks: dict[str, dict[str, None]] = {}
     for rows in groups.values():
         for by_task in rows.values():
@@ -84,6 +85,12 @@ def regrets(groups: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]
         )
         figure.suptitle(title, x=0.01, ha="left")
     return figure
+
+
+def _filled(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop groups, strategies and tasks without any cell."""
+    inner = {key: _filled(of) if isinstance(of, Mapping) else of for key, of in nested.items()}
+    return {key: of for key, of in inner.items() if of != {}}
 
 
 def _regret(name: str, value: Any) -> float:

@@ -79,11 +79,19 @@ def test_percent_in_place_of_shares_change_the_units_alone():
     np.testing.assert_allclose(dataclasses.astuple(found), [*expected, *shares[6:]], rtol=1e-9)
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1])
-def test_equal_differences_everywhere_are_no_error(value):
-    found = across_tasks({"a": [value] * 3, "b": [value] * 3})
+@pytest.mark.parametrize("tasks", [2, 50])
+@pytest.mark.parametrize("value", [0.0, 0.1, -0.07, 1234.5])
+def test_equal_differences_everywhere_are_no_error(value, tasks):
+    found = across_tasks({str(i): [value] * 3 for i in range(tasks)})
     assert found.mean == pytest.approx(value)
     assert found.low < value < found.high
+
+
+def test_a_prior_far_wider_than_the_data_leaves_the_spread_to_them():
+    permuted = {"a": [0.04, 0.05, 0.06], "b": [0.06, 0.04, 0.05], "c": [0.02, 0.03, 0.04]}
+    wide, wider = (across_tasks(permuted, scale=scale) for scale in (100.0, 1e4))
+    assert wide.spread == pytest.approx(wider.spread, rel=0.01)
+    assert 0.005 < wide.spread < 0.05
 
 
 @pytest.mark.parametrize(

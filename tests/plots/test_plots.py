@@ -271,7 +271,11 @@ def test_regrets_are_drawn_by_group_and_task_with_the_best_framed_and_failures_m
 
 @pytest.mark.parametrize(
     ("groups", "message"),
-    [({}, "groups: nothing to draw"), ({"a": {"b": {"c": {"d": -0.1}}}}, "expected a regret of at least 0")],
+    [
+        ({}, "groups: nothing to draw"),
+        ({"a": {"b": {"c": {}}}}, "groups: nothing to draw"),
+        ({"a": {"b": {"c": {"d": -0.1}}}}, "expected a regret of at least 0"),
+    ],
 )
 def test_regrets_that_are_none_are_refused(groups, message):
     with pytest.raises(ArgumentError, match=message):

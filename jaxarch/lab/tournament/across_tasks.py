@@ -24,10 +24,8 @@ from jaxarch.lab.tournament.names import explain
 from jaxarch.lab.tournament.own import FAMILY
 from jaxarch.metrics import AcrossTasks, across_tasks, regret
 
-STORED = tuple(
-    f"docs/results/tournament_{name}" for name in ("digits", "digits_cnn", "mnist", "vgg16", "resnet18")
-)
-"""Folders of a checkout, read if the user names none."""
+STORED = tuple(f"docs/results/tournament_{name}" for name in ("digits", "digits_cnn", "mnist"))
+"""Folders of a checkout with most methods, read if the user names none."""
 REGRETS, DIFFERENCES = "regrets.csv", "differences.csv"
 _OWN = re.compile(r"own-(.+)-([0-9a-f]{8})")
 """File name of the results of a user's own method: its name and the digest of its file."""
@@ -92,7 +90,12 @@ def stored(folder: str) -> Stored:
         ) from None
     if not isinstance(settings, dict) or settings.get("experiment") != "tournament":
         raise ArgumentError(f"folders: {shown(folder)} is of another experiment, not of tournament")
-    densities, seeds = tuple(settings["densities"]), int(settings["seeds"])
+    try:
+        densities, seeds = tuple(map(float, settings["densities"])), int(settings["seeds"])
+        budget = "" if settings["budget"] == "equal" else f", budget {settings['budget']}"
+        task = f"{settings['dataset']}, {in_words(settings)}{budget}"
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(f"folders: {shown(folder)}: {SETTINGS} is damaged ({error!r})") from None
     names = {re.sub(r"\W+", "-", name): name for name in ENTRANTS}
     accuracy = {}
     for file in sorted(path.glob("*.npz")):
@@ -102,8 +105,7 @@ def stored(folder: str) -> Stored:
             accuracy[name] = _accuracy(file, len(densities), seeds)
     if len(accuracy) < 2:
         raise ArgumentError(f"folders: {shown(folder)} has {len(accuracy)} methods; expected two or more")
-    budget = "" if settings["budget"] == "equal" else f", budget {settings['budget']}"
-    return Stored(f"{settings['dataset']}, {in_words(settings)}{budget}", densities, accuracy)
+    return Stored(task, densities, accuracy)
 
 
 def _accuracy(file: Path, densities: int, seeds: int) -> np.ndarray:
@@ -210,8 +212,10 @@ def mean_regrets(regrets: pd.DataFrame) -> pd.Series:
     Raises:
       ArgumentError: no method took part in every task.
     """
-    by_task = regrets.groupby(["strategy", "task"])["regret"].mean().unstack("task")
-    everywhere = by_task.dropna().mean(axis=1)
+    took_part = regrets.groupby("strategy")["task"].nunique() == regrets["task"].nunique()
+    by_task = regrets.groupby(["strategy", "task"])["regret"].mean()
+    # Where all methods failed there is nothing to regret, so such a task counts for none.
+    everywhere = by_task.groupby("strategy").mean()[took_part]
     if everywhere.empty:
         raise ArgumentError("folders: no method took part in every task, so no mean regret can be compared")
     return everywhere.sort_values(kind="stable")

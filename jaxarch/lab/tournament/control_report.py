@@ -37,8 +37,7 @@ def control_report(
         str(control): {name: of.loc[of["strategy"] == name, "accuracy"].to_numpy() for name in order}
         for control, of in smallest.groupby("control", sort=False)
     }
-    title_of_figure = f"{title}, density {density:g}: trained from initial weights"
-    results.draw(plots.by_strategy(series, "test accuracy", title_of_figure), "controls")
+    results.draw(plots.by_strategy(series, "test accuracy", f"{title}, density {density:g}"), "controls")
     yield _differences(controls, order, title)
     if BASELINE in order and RESHUFFLED in series:
         yield _shares(controls, order, title)
