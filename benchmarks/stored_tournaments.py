@@ -14,12 +14,12 @@ CIFAR-10 has to be at hand (`jaxarch data cifar10`, JAXARCH_DATA). Settings are 
 exist; `resume=` refuses others. The ResNet-20 has 10,000 steps of 128 for a method that trains once, which is
 30 epochs, and half of them each for a search and a training.
 
-Answer: nothing is trained on the ResNet-20 yet; on two cores a method takes about a day.
+Answer: nothing is trained on the ResNet-20 yet; on two cores a method takes about a day, as
+`--dry-run` estimates.
 """
 
 import argparse
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxarch.lab.harness.parts import file_name
 from jaxarch.lab.tournament.entrants import ENTRANTS
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -48,7 +49,7 @@ SPARE = 15.0
 
 def file_of(folder: Path, method: str) -> Path:
     """Return the file of a method's results in a folder of `resume`."""
-    return folder / (re.sub(r"\W+", "-", method) + ".npz")
+    return folder / f"{file_name(method)}.npz"
 
 
 def missing(folder: Path, methods: tuple[str, ...] = METHODS) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,7 @@ from rich.console import RenderableType
 from jaxarch import Progress, PyTree, RunPlan
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.data import Dataset
-from jaxarch.lab.harness.parts import Parts
+from jaxarch.lab.harness.parts import Parts, file_name
 from jaxarch.lab.harness.results import Results
 from jaxarch.lab.harness.settings import checkpoints, devices
 from jaxarch.lab.harness.spread import Spread
@@ -53,7 +52,7 @@ class Context:
         """Return the context of one of many tasks: its title in the progress, its checkpoints apart."""
         _ = self._parts  # Claim the whole folder for this run, not only the task's subfolder.
         progress = None if self.progress is None else _Titled(self.progress, title)
-        return dataclasses.replace(self, progress=progress, folder=re.sub(r"\W+", "-", title))
+        return dataclasses.replace(self, progress=progress, folder=file_name(title))
 
     def doing(self, words: str) -> None:
         """Let the progress show what is waited for, until something else begins."""

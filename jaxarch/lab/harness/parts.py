@@ -186,7 +186,7 @@ class Parts:
 
     def _path(self, name: str, like: PyTree) -> Path:
         assert self.folder is not None
-        return self.folder / f"{_safe(name)}.{'csv' if like is None else 'npz'}"
+        return self.folder / f"{file_name(name)}.{'csv' if like is None else 'npz'}"
 
     def _is_there(self, path: Path) -> bool:
         """Return whether the first process has a file; copy it to the others if so."""
@@ -257,8 +257,8 @@ def _check_begun(
             )
 
 
-def _safe(name: str) -> str:
-    """Turn a name into a file name."""
+def file_name(name: str) -> str:
+    """Turn a name of a part or a task into the name of its file, without a suffix."""
     return re.sub(r"\W+", "-", name)
 
 

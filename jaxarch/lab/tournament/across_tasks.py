@@ -17,7 +17,7 @@ from jaxarch import ArgumentError, plots
 from jaxarch.io import read_npz
 from jaxarch.lab.checks import as_folder, check_distinct, check_positive, did_you_mean, shown
 from jaxarch.lab.harness import Context, Experiment, ExperimentSettings, Outcome, Results, finding, tables
-from jaxarch.lab.harness.parts import SETTINGS
+from jaxarch.lab.harness.parts import SETTINGS, file_name
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.tournament.entrants import ENTRANTS
 from jaxarch.lab.tournament.names import explain
@@ -96,7 +96,7 @@ def stored(folder: str) -> Stored:
         task = f"{settings['dataset']}, {in_words(settings)}{budget}"
     except (KeyError, TypeError, ValueError) as error:
         raise ArgumentError(f"folders: {shown(folder)}: {SETTINGS} is damaged ({error!r})") from None
-    names = {re.sub(r"\W+", "-", name): name for name in ENTRANTS}
+    names = {file_name(name): name for name in ENTRANTS}
     accuracy = {}
     for file in sorted(path.glob("*.npz")):
         own = _OWN.fullmatch(file.stem)
@@ -224,12 +224,13 @@ def mean_regrets(regrets: pd.DataFrame) -> pd.Series:
 def _differences(found: list[Stored], reference: str, settings: AcrossTasksSettings) -> pd.DataFrame:
     """Compare each method with the reference over the tasks of both, by the means over densities."""
     rows = []
-    for name in dict.fromkeys(name for one in found for name in one.accuracy):
+    others = dict.fromkeys(name for one in found for name in one.accuracy if name != reference)
+    for name in others:
         both = [one for one in found if {name, reference} <= set(one.accuracy)]
         # A failed run has no mean; it counts in the regrets.
         of = {one.task: (one.accuracy[name] - one.accuracy[reference]).mean(axis=1) for one in both}
         of = {task: runs for task, runs in of.items() if np.isfinite(runs).sum() > 1}
-        if name != reference and len(of) > 1:
+        if len(of) > 1:
             compared = across_tasks(of, settings.equivalent, settings.scale)
             rows.append({"method": name, **dataclasses.asdict(compared)})
     columns = ["method", *(field.name for field in dataclasses.fields(AcrossTasks))]
@@ -264,9 +265,9 @@ def report(results: Results) -> list[RenderableType]:
     """Draw the map of regrets, and tabulate regrets and differences."""
     regrets, differences = results.read(REGRETS), results.read(DIFFERENCES)
     mean = mean_regrets(regrets)
-    own = regrets.groupby("strategy")["regret"].mean().sort_values(kind="stable")
+    anywhere = regrets.groupby("strategy")["regret"].mean().sort_values(kind="stable")
     # Methods that some task lacks come after those that can be compared.
-    order = [*map(str, mean.index), *(str(name) for name in own.index if name not in mean.index)]
+    order = [*map(str, mean.index), *(str(name) for name in anywhere.index if name not in mean.index)]
     results.draw(plots.regrets(_groups(regrets, order)), "regrets")
     return [_table(regrets, differences, mean, order, results), *explain(order)]
 

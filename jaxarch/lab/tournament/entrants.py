@@ -498,8 +498,8 @@ ENTRANTS: Mapping[str, Entrant] = {
         SIZED_MASK_RATE,
         nested=False,
     ),
-    # Erdos-Renyi densities keep layers from starving. Without training they would be worse where they keep a
-    # layer whole, as small networks have them: nothing is chosen there, and nothing is learned.
+    # Erdos-Renyi densities keep layers from starving. An untrained network has one size for all layers, since
+    # in a small one such a density may be 1: nothing is learned in a layer that is kept whole.
     "two-temperature trained": Entrant(
         FIXED,
         lambda at: _two_temperature(at, at.steps, "erk"),

@@ -1,7 +1,6 @@
 """The tournament: equal budgets, the same test rows, programs that densities share, controls, own methods."""
 
 import dataclasses
-import re
 import shutil
 from collections import Counter
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from scipy import stats
 import jaxarch
 from jaxarch.lab.harness import plan_of, report_on, run_in, time_of
 from jaxarch.lab.harness.catalogue import experiment
-from jaxarch.lab.harness.parts import check_parts
+from jaxarch.lab.harness.parts import check_parts, file_name
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.tournament.control_report import decomposed
 from jaxarch.lab.tournament.controls import controlled
@@ -734,7 +733,7 @@ def on_cifar(model, steps, **others):
 def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(settings, methods, tmp_path):
     folder = shutil.copytree(KEPT / settings.resume, tmp_path / "kept")
     check_parts(dataclasses.replace(settings, resume=str(folder)).complete(), "tournament")
-    names = {re.sub(r"\W+", "-", name) for name in (DENSE, *methods)}
+    names = {file_name(name) for name in (DENSE, *methods)}
     assert {file.stem for file in folder.glob("*.npz")} == names
 
 
