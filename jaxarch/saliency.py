@@ -8,6 +8,8 @@ into a mask:
     mask = jaxarch.masks.keep(jaxarch.saliency.snip(params, gradients), 0.1)
 
 Arrays may be split over devices, and stay split: each weight meets only its own gradient.
+
+`activation` and `geometric_median` score whole units instead, for `structure.plan`.
 """
 
 from __future__ import annotations
@@ -43,11 +45,15 @@ from jaxarch._internal.trees import (
 )
 from jaxarch.structure._paths import Sums, added, held_sums, open_sums
 from jaxarch.structure._tracing import traced
+from jaxarch.structure._unit_scores import activation, geometric_median
 
 __all__ = [
+    "activation",
     "fisher_diagonal",
+    "geometric_median",
     "grasp",
     "hessian_diagonal",
+    "lamp",
     "magnitude",
     "ntk_sap",
     "path_exclusion",
@@ -79,6 +85,44 @@ def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
       {'bias': None, 'kernel': Array([[1., 2.]], dtype=float32)}
     """
     return map_selected(lambda theta: jnp.abs(_float32(theta)), select_floating(params, where))
+
+
+def lamp(params: PyTree, where: Where = matrices) -> PyTree:
+    r"""Return each weight's share in the squares of its leaf's weights that are at least as large.
+
+    With the weights of a leaf sorted by magnitude,
+
+        s_u = theta_u^2 / \sum_{v >= u} theta_v^2
+
+    Lee et al., Layer-adaptive sparsity for the magnitude-based pruning (LAMP), 2021. The largest
+    weight of every leaf has score 1, so that no leaf is emptied when the scores of all leaves are compared.
+    Of equal weights, those that come later count as larger.
+
+    Args:
+      params: the weights of a trained network.
+      where: the leaves that are masked, by path.
+
+    Returns:
+      Scores in the structure of the parameters, in [0, 1].
+
+    Raises:
+      ArgumentError: selected parameters that are not floating point; leaves that do not exist.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> jaxarch.saliency.lamp({"kernel": jnp.array([[1.0, -2.0, 2.0]])})["kernel"].round(2)
+      Array([[0.11, 0.5 , 1.  ]], dtype=float32)
+    """
+
+    def scores(theta: Array) -> Array:
+        squares = _float32(theta).ravel() ** 2
+        order = jnp.argsort(squares, stable=True)
+        # Sums from the largest down keep the small squares that a difference of sums would lose.
+        left = jnp.cumsum(squares[order][::-1])[::-1]
+        shares = squares[order] / jnp.where(left > 0, left, 1)
+        return jnp.zeros_like(squares).at[order].set(shares).reshape(theta.shape)
+
+    return map_selected(scores, select_floating(params, where))
 
 
 def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:

@@ -454,6 +454,23 @@ class Span:
             -1
         )
 
+    def rows(self, array: Any) -> Iterator[tuple[str, Any]]:
+        """Yield, for each group in the span, its units' parts of an array, of shape (units, numbers).
+
+        Args:
+          array: an array whose first axis is this span.
+        """
+        if self.group:
+            yield self.group, array.reshape(self.size, -1)
+        if self.form == "sum":
+            ends = np.cumsum([part.size for part in self.parts])
+            for part, end in zip(self.parts, ends, strict=True):
+                yield from part.rows(array[end - part.size : end])
+        elif self.parts:
+            table = array.reshape(*[part.size for part in self.parts], -1)
+            for index, part in enumerate(self.parts):
+                yield from part.rows(jnp.moveaxis(table, index, 0))
+
     def collect(self, sums: Any) -> Iterator[tuple[str, Any]]:
         """Sum an array over the indices of each unit, and yield the sums for each group in the span."""
         if self.group:
@@ -520,8 +537,13 @@ class GroupUnits(Units):
 
     def score(self, scores: PyTree) -> dict[str, Array]:
         """Return each unit's mean score over its scored connections, by name of the group."""
+        sums, counts = self.sums(scores)
+        return {group: total / counts[group] for group, total in sums.items()}
+
+    def sums(self, scores: PyTree) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return each unit's sum of scores over its scored connections, and the number of these."""
         if self.scored is None:
-            return self.over(scores).score(scores)
+            return self.over(scores).sums(scores)
         sums: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         of_path, named = dict(self.leaves), named_leaves(scores)
@@ -535,7 +557,8 @@ class GroupUnits(Units):
                     for into, of_index in ((sums, along), (counts, share)):
                         for group, of_units in axis.collect(of_index):
                             into[group] = into.get(group, 0) + of_units
-        return {group: sums[group] / counts[group] for group in self.groups()}
+        names = [*self.groups()]  # A leaf's groups need not come in the order of all groups.
+        return {name: sums[name] for name in names}, {name: counts[name] for name in names}
 
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
         """Give each connection the product of the values of all units that it belongs to.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,8 +13,11 @@ from flax import nnx
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, copied, named_leaves, path_name, placed
+from jaxarch.structure._cost import batch_of
 from jaxarch.structure._flow import follow, fresh
+from jaxarch.structure._groups import Groups
 from jaxarch.structure._liveness import reached
+from jaxarch.structure._plan import Plan, PlanScope, Shares, Subject, check_arrays_given, plan_of
 from jaxarch.structure._shrink import Shrunk, shrink_function
 from jaxarch.structure._tracing import passed_on, traced
 
@@ -96,6 +99,79 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
       >>> print(small.model.layers[0].out_features, small.model.layers[2].kernel.shape)
       2 (2, 2)
     """
+    read = _read(model, inputs)
+    return read.finish(shrink_function(read.function, read.tree, inputs, read.updates))
+
+
+def plan(
+    model: nnx.Module,
+    *inputs: PyTree,
+    budget: str | Sequence[str],
+    scores: Any = None,
+    scope: PlanScope = "relative",
+    units: str | Sequence[str] | None = None,
+    shares: Shares | None = None,
+    round_to: int = 1,
+) -> Plan:
+    """Choose the units of a module to keep, so that it meets a budget: `structure.plan` for modules.
+
+        plan = jaxarch.nnx.plan(model, x, budget="50% multiply_adds")
+        small = plan.apply().model  # an ordinary module, to be trained on and saved
+
+    Parameters in the sense of the budget are the module's `nnx.Param` variables. Call `model.eval()` first.
+    Gradients from `nnx.grad` fit as `scores` after `nnx.state(gradients)`.
+
+    Args:
+      model: any NNX module. It is not changed, and shares no array with the result.
+      *inputs: example inputs of a call.
+      budget: see `structure.plan`, as for all other arguments.
+      scores: see `structure.plan`.
+      scope: see `structure.plan`.
+      units: see `structure.plan`.
+      shares: see `structure.plan`.
+      round_to: see `structure.plan`.
+
+    Returns:
+      `Plan`. Its `apply()` returns a `ShrunkModule`.
+
+    Raises:
+      ArgumentError: the errors of `structure.plan`, and those of `shrink` for the module and its call.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> into, out = nnx.Linear(3, 8, rngs=nnx.Rngs(0)), nnx.Linear(8, 2, rngs=nnx.Rngs(1))
+      >>> model = nnx.Sequential(into, nnx.relu, out)
+      >>> plan = jaxarch.nnx.plan(model, jnp.ones((1, 3)), budget="30 parameters")
+      >>> print(plan.before.parameters, plan.after.parameters, plan.apply().model.layers[0].out_features)
+      50 26 4
+    """
+    read = _read(model, inputs)
+    check_arrays_given(model=read.tree, inputs=inputs)
+    groups = Groups(read.function, read.tree, inputs, read.updates)
+    parameters = {*named_leaves(nnx.state(model, nnx.Param))}
+    batch = 1 if read.updates else batch_of(groups, inputs)[0]
+    subject = Subject(read.function, read.tree, inputs, groups, batch, parameters, read.finish)
+    return plan_of(subject, budget, scores, scope, units, shares, round_to)
+
+
+class _Read(NamedTuple):
+    """A module as a function of its arrays.
+
+    Attributes:
+      function: `(tree, *inputs) -> outputs`, or `(outputs, leaves)` with the leaves that the call writes.
+      tree: the arrays without random streams.
+      updates: whether the call writes leaves.
+      finish: puts a smaller function into a module.
+    """
+
+    function: Callable[..., Any]
+    tree: PyTree
+    updates: bool
+    finish: Callable[[Shrunk], ShrunkModule]
+
+
+def _read(model: nnx.Module, inputs: tuple[PyTree, ...]) -> _Read:
     if not isinstance(model, nnx.Module):
         raise ArgumentError(f"model: expected a Flax NNX module, got {shown(model)}")
     graph, random, tree = _split(model)
@@ -110,15 +186,17 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
         after = named_leaves(_split(module)[2])
         return outputs, {path: after[path] for path in written}
 
-    small = shrink_function(function, tree, inputs, updates=bool(written))
-    made = None
-    if small.same_function:
-        made = nnx.merge(graph, *copied((random, small.tree)), copy=True)
-        nodes = dict(nnx.iter_graph(model))
-        for path, node in nnx.iter_graph(made):
-            _write_sizes(node, nodes[path])
-    fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
-    return ShrunkModule(**fields, model=made)
+    def finish(small: Shrunk) -> ShrunkModule:
+        made = None
+        if small.same_function:
+            made = nnx.merge(graph, *copied((random, small.tree)), copy=True)
+            nodes = dict(nnx.iter_graph(model))
+            for path, node in nnx.iter_graph(made):
+                _write_sizes(node, nodes[path])
+        fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
+        return ShrunkModule(**fields, model=made)
+
+    return _Read(function, tree, bool(written), finish)
 
 
 def _split(model: nnx.Module) -> Any:

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.tree_util import all_leaves
 
-from jaxarch._internal.errors import ArgumentError, shown
+from jaxarch._internal.errors import ArgumentError, check_count, shown
 from jaxarch._internal.trees import PyTree
 from jaxarch.run._records import in_order, name_of
 from jaxarch.run._training_info import TrainingInfo
@@ -130,6 +131,24 @@ class Network:
         # Losses are NaN after early stopping has stopped a run: that is no error.
         with jax.debug_nans(False):
             return _of_run(self, run)
+
+    def repeated(self, runs: int) -> Network:
+        """Return the network of one run once for each of some runs: the argument `network` of `over_seeds`.
+
+        Args:
+          runs: the number of runs, at least 1.
+
+        Raises:
+          ArgumentError: a number that is not a positive integer.
+
+        Example:
+          >>> import jax.numpy as jnp, jaxarch
+          >>> network = jaxarch.architecture({"kernel": jnp.array([[True, False]])})
+          >>> network.repeated(3).mask["kernel"].shape
+          (3, 1, 2)
+        """
+        check_count("runs", runs)
+        return jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], runs, axis=0), self)
 
     def then(self, after: Network) -> Network:
         """Return the network updated by `after`: the fields set in `after` win, everything else stays."""

@@ -1,10 +1,11 @@
 """The structure of networks: units of any model, smaller models, costs, graphs and spectra."""
 
 from jaxarch.structure import distances, graphs
-from jaxarch.structure._cost import cost
+from jaxarch.structure._cost import cost, cost_of
 from jaxarch.structure._cost_table import Cost, Counts, LayerCost
 from jaxarch.structure._groups import Folded, Group, Groups, axis_groups
 from jaxarch.structure._layer_units import LayerUnits, layer_units
+from jaxarch.structure._plan import Plan, plan
 from jaxarch.structure._shrink import Shrunk, ShrunkNetwork, shrink
 from jaxarch.structure._unit_graph import UnitGraph, unit_graph
 from jaxarch.structure._uses import Weights, weights_of
@@ -17,15 +18,18 @@ __all__ = [
     "Groups",
     "LayerCost",
     "LayerUnits",
+    "Plan",
     "Shrunk",
     "ShrunkNetwork",
     "UnitGraph",
     "Weights",
     "axis_groups",
     "cost",
+    "cost_of",
     "distances",
     "graphs",
     "layer_units",
+    "plan",
     "shrink",
     "unit_graph",
     "weights_of",

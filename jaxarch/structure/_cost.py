@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch._internal.errors import ArgumentError, check_count, is_traced
+from jaxarch._internal.errors import ArgumentError, check_count, check_instance, is_traced, shown
 from jaxarch._internal.trees import PyTree, named_leaves
 from jaxarch.masks import apply_mask, check_booleans
 from jaxarch.run._network import Network
@@ -146,11 +146,11 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
         tree = apply_mask(mask, tree)
     groups = axis_groups(function, tree, *examples)
     leaves = named_leaves(tree) if has_values else {}
-    found: tuple[int, BatchIs] = (batch, "given") if batch else _batch(groups, examples)
+    found: tuple[int, BatchIs] = (batch, "given") if batch else batch_of(groups, examples)
     return _cost(groups, leaves, found, set(named_leaves(mask)), set(groups._leaves))
 
 
-def _batch(groups: Groups, inputs: tuple[PyTree, ...]) -> tuple[int, BatchIs]:
+def batch_of(groups: Groups, inputs: tuple[PyTree, ...]) -> tuple[int, BatchIs]:
     """Return the number of examples in the inputs, if it can be found; see `cost`."""
     firsts = [shape[0] for leaf in jax.tree.leaves(inputs) if (shape := jnp.shape(leaf))]
     for size in dict.fromkeys(firsts):
@@ -213,26 +213,54 @@ def _is_moved_along(program: Program, atoms: set[Axis]) -> bool:
 
 
 def cost_of(
-    groups: Groups,
-    kept: Mapping[str, Any],
-    *,
-    batch: int = 1,
-    parameters: Collection[str] | None = None,
-    products: Products | None = None,
+    groups: Groups, kept: Mapping[str, Any], *, batch: int = 1, parameters: Collection[str] | None = None
 ) -> dict[str, Counts]:
     """Compute the cost of a model without the units that were cut: all other connections, by layer.
 
     Args:
       groups: the groups of the model.
-      kept: by group name, the units that stay, as in `Groups.cut`.
+      kept: by group name, the units that stay, as in `Groups.cut`; `{}` for the dense model.
       batch: the number of examples that the model was traced with.
       parameters: the paths of the leaves that count as parameters; by default all.
-      products: the result of `find_products` on the groups' program; computed by default.
+
+    Raises:
+      ArgumentError: anything but groups; a batch that is not a positive integer; paths that no leaf has; the
+        errors of `Groups.cut`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from jaxarch.structure import axis_groups, cost_of
+      >>> params = {"in": jnp.ones((3, 8)), "out": jnp.ones((8, 2))}
+      >>> groups = axis_groups(lambda p, x: jnp.tanh(x @ p["in"]) @ p["out"], params, jnp.ones((1, 3)))
+      >>> for layer, counts in cost_of(groups, {"in[1]": jnp.arange(8) < 5}).items():
+      ...     print(layer, counts)
+      in Counts(parameters=15, bytes=60, multiply_adds=15, activations=5)
+      out Counts(parameters=10, bytes=40, multiply_adds=10, activations=2)
     """
+    check_instance("groups", groups, Groups, "the result of axis_groups")
+    check_count("batch", batch)
+    if parameters is not None and (
+        isinstance(parameters, str)
+        or not isinstance(parameters, Collection)
+        or set(parameters) - set(groups._leaves)
+    ):
+        raise ArgumentError(f"parameters: expected paths of leaves, got {shown(parameters)}")
+    return cost_without(groups, kept, batch, parameters, _products(groups, {}))
+
+
+def cost_without(
+    groups: Groups,
+    kept: Mapping[str, Any],
+    batch: int,
+    parameters: Collection[str] | None,
+    products: Products,
+) -> dict[str, Counts]:
+    """Compute the cost without some units, given the result of `find_products`; see `cost_of`."""
     of_atoms = groups._of_atoms(kept)
-    found = _products(groups, {}) if products is None else products
     entries = {path: math.prod(sizes(axes, of_atoms)) for path, axes in groups._leaves.items()}
-    return _by_layer(groups, found, entries, lambda product: whole_work(product, of_atoms), batch, parameters)
+    return _by_layer(
+        groups, products, entries, lambda product: whole_work(product, of_atoms), batch, parameters
+    )
 
 
 def _products(groups: Groups, values: Mapping[str, Any]) -> Products:
@@ -299,7 +327,7 @@ def _cost(
     def counted(entries: Mapping[str, int], work_of: Callable[[Product], Work]) -> dict[str, Counts]:
         return _by_layer(groups, products, entries, work_of, batch, parameters)
 
-    columns = [cost_of(groups, {}, batch=batch, parameters=parameters, products=products)]
+    columns = [cost_without(groups, {}, batch, parameters, products)]
     if leaves:
         there = {
             path: np.asarray(leaf) != 0 if path in masked else np.ones(jnp.shape(leaf), bool)
@@ -315,7 +343,7 @@ def _cost(
         of_leaves = dict(zip(groups._leaves, needs, strict=False))
         matter = {path: int((there[path] & of_leaves[path]).sum()) for path in there}
         columns.append(counted(matter, lambda product: effective_work(product, masked, record, sums)))
-        columns.append(cost_of(groups, kept, batch=batch, parameters=parameters, products=products))
+        columns.append(cost_without(groups, kept, batch, parameters, products))
     layers = {name: LayerCost(*(column[name] for column in columns)) for name in columns[0]}
     total = LayerCost(*(sum(column.values(), Counts()) for column in columns))
     notes = tuple(_notes(products, masked, total))

@@ -355,6 +355,17 @@ class Groups:
           >>> {path: leaf.astype(int).tolist() for path, leaf in mask.items()}
           {'bias': [0, 1, 1], 'in': [[0, 1, 1]], 'out': [[0], [1], [1]]}
         """
+        names = self.of_kinds(which)
+        if why := self._left_whole(which):
+            warnings.warn(f"units: {why}", ResultWarning, stacklevel=2)
+        return self.units_of(names)
+
+    def of_kinds(self, which: Collection[str]) -> list[str]:
+        """Return the names of the groups of some kinds, or of these names.
+
+        Raises:
+          ArgumentError: a kind or a name that the model does not have; none at all.
+        """
         kinds = {group.kind for group in self.groups.values()}
         for word in which:
             if word not in kinds and word not in self.groups:
@@ -374,14 +385,14 @@ class Groups:
             raise ArgumentError(
                 "units: expected 'neurons', 'channels', 'heads' or 'experts', or names of groups, got none"
             )
-        if why := self._left_whole(which):
-            warnings.warn(f"units: {why}", ResultWarning, stacklevel=2)
-        names = {
-            self._atoms[name]: name
-            for name, group in self.groups.items()
-            if group.kind in which or name in which
-        }
-        leaves = ((path, tuple(_span(axis, names) for axis in axes)) for path, axes in self._leaves.items())
+        return [name for name, group in self.groups.items() if group.kind in which or name in which]
+
+    def units_of(self, names: Collection[str]) -> GroupUnits:
+        """Return the units of some groups, given their names."""
+        of_atoms = {self._atoms[name]: name for name in names}
+        leaves = (
+            (path, tuple(span_of(axis, of_atoms) for axis in axes)) for path, axes in self._leaves.items()
+        )
         return GroupUnits(tuple(leaves))
 
     def _left_whole(self, kinds: Collection[str]) -> str:
@@ -410,8 +421,9 @@ class Groups:
         """Cut the leaves to some units of some groups.
 
         Args:
-          tree: leaves with the paths and shapes that the groups were found with, or some of them. A mask or
-            the moments of an optimizer can be cut as well.
+          tree: leaves with the paths and shapes that the groups were found with, or some of them. A mask can
+            be cut as well, and so can a whole optimizer state: a path may have more parts in front, as in
+            `0/mu/layer/kernel`, and scalars such as a step counter stay.
           kept: by group name, booleans of shape (size,): the units that stay. Groups that are left out keep
             all units.
 
@@ -426,11 +438,15 @@ class Groups:
         of_atom = self._of_atoms(kept)
 
         def smaller(path: str, leaf: Any) -> Any:
-            axes = self._leaves.get(path)
+            parts = path.split("/")
+            ends = (path, *("/".join(parts[start:]) for start in range(1, len(parts))), "")
+            axes = next((self._leaves[end] for end in ends if end in self._leaves), None)
+            if axes is None and jnp.ndim(leaf) == 0:
+                return leaf
             if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
                 raise ArgumentError(
                     f"tree: the groups have no leaf {path!r} of shape {jnp.shape(leaf)}; pass the tree they "
-                    "were found with"
+                    "were found with, or an optimizer state with arrays of the same shapes"
                 )
             return _cut_as_split(leaf, axes, of_atom)
 
@@ -591,6 +607,11 @@ class Groups:
         order = sorted(found, key=lambda why: (why in AS_THEY_MUST_BE, not why.startswith(NO_RULE)))
         return {why: some_axes(found[why]) for why in order}
 
+    def not_cut(self) -> list[str]:
+        """Return a line for each reason why axes stay whole that a user may want to remove."""
+        reasons = self.reasons().items()
+        return [f"not cut, since {why}: {axes}" for why, axes in reasons if why not in AS_THEY_MUST_BE]
+
     def _why(self) -> str:
         """Return the reasons that a user can change, or else all reasons, in one line."""
         reasons = self.reasons()
@@ -621,12 +642,12 @@ class Groups:
         return "\n".join(lines).replace("\0", " ")
 
 
-def _span(axis: Axis, names: Mapping[Axis, str]) -> Span:
+def span_of(axis: Axis, names: Mapping[Axis, str]) -> Span:
     """Describe the indices of an axis in terms of the named groups alone."""
     axis = axis.root()
     if axis.form == "atom":
         return Span(axis.size, names.get(axis, ""))
-    return Span(axis.size, form=axis.form, parts=tuple(_span(part, names) for part in axis.parts))
+    return Span(axis.size, form=axis.form, parts=tuple(span_of(part, names) for part in axis.parts))
 
 
 def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:

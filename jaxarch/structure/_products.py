@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
+from jaxarch.structure._axes import Axis
 from jaxarch.structure._constants import is_key
 from jaxarch.structure._flow import ENTRYWISE, MOVES, PRODUCTS, REDUCTIONS, Program, Step, bind, literal
 from jaxarch.structure._scans import scan_counts
@@ -106,22 +107,29 @@ def module_of(path: str) -> str:
     return path.rpartition("/")[0] or path or "."
 
 
-def multiply_adds(product: Product, kept: Kept) -> int:
-    """Count the multiply-adds of a product of whole arrays from which units were cut.
+def multiplied_axes(product: Product) -> tuple[int, list[Axis]]:
+    """Return a number and the axes whose sizes, multiplied with it, are the multiply-adds of a product.
 
     For a convolution, places in its padding count too, as in the literature. For a transposed convolution
     they do not count, and neither do the zeros between the places of its input.
     """
     step = product.step
-    first, second = (sizes(axes, kept) for axes in step.inputs)
-    made = sizes(step.outputs[0], kept)
+    (first, second), (made, *_) = step.inputs[:2], step.outputs
     if step.eqn.primitive.name == "dot_general":
         summed = step.eqn.params["dimension_numbers"][0][0]
-        return product.times * math.prod(made) * math.prod(first[axis] for axis in summed)
+        return product.times, [*made, *(first[axis] for axis in summed)]
     numbers = step.eqn.params["dimension_numbers"]
-    outputs, inputs = (second[axis] for axis in numbers.rhs_spec[:2])
     places = math.prod(int(counts.sum()) for counts in taps(step.eqn))
-    return product.times * made[numbers.out_spec[0]] * outputs * inputs * places
+    return product.times * places, [
+        made[numbers.out_spec[0]],
+        *(second[axis] for axis in numbers.rhs_spec[:2]),
+    ]
+
+
+def multiply_adds(product: Product, kept: Kept) -> int:
+    """Count the multiply-adds of a product of whole arrays from which units were cut."""
+    number, axes = multiplied_axes(product)
+    return number * math.prod(sizes(tuple(axes), kept))
 
 
 def taps(eqn: JaxprEqn) -> list[np.ndarray]:

@@ -25,7 +25,7 @@ from jaxarch.run._training_info import TrainingInfo
 from jaxarch.structure._alike import are_alike
 from jaxarch.structure._batches import differ_in_examples
 from jaxarch.structure._constants import Value
-from jaxarch.structure._flow import AS_THEY_MUST_BE, OWN_DERIVATIVE, Program, inner
+from jaxarch.structure._flow import OWN_DERIVATIVE, Program, inner
 from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, some_axes
 from jaxarch.structure._network_function import (
     Leaves,
@@ -36,7 +36,7 @@ from jaxarch.structure._network_function import (
 )
 from jaxarch.structure._tracing import traced
 
-_TRACED, _COMPARED = 2, 64
+_TRACED, COMPARED = 2, 64
 """Numbers of examples to trace a network with, and to compare it on."""
 _NO_MORE_THAN_ROUNDING = 1e-5
 """Largest relative difference of two biases that took up the same constants in another order."""
@@ -94,8 +94,6 @@ class Shrunk:
             constants.append(
                 f"no unit is needed; one is kept so that the axis is not empty: {some_axes(empty)}"
             )
-        reasons = self.groups.reasons().items()
-        whole = [f"not cut, since {why}: {axes}" for why, axes in reasons if why not in AS_THEY_MUST_BE]
         before, after = self.groups.entries(), sum(leaf.size for leaf in jax.tree.leaves(self.tree))
         how = (
             "the function runs on these arrays unchanged"
@@ -105,7 +103,7 @@ class Shrunk:
         return [
             *(table if self.kept else [str(self.groups)]),
             *constants,
-            *whole,
+            *self.groups.not_cut(),
             f"{before:,} numbers before, {after:,} now; {how}",
             f"outputs on the example differ by at most {self.difference:.1e} of the largest",
         ]
@@ -192,7 +190,7 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
 
 
 @contextlib.contextmanager
-def _named_if_slow(doing: str) -> Iterator[None]:
+def named_if_slow(doing: str) -> Iterator[None]:
     """Print a message to stderr if the work takes longer than `_PATIENCE` seconds."""
     timer = threading.Timer(_PATIENCE, lambda: print(f"jaxarch: {doing}", file=sys.stderr, flush=True))
     timer.daemon = True
@@ -207,7 +205,7 @@ _PATIENCE = 2.0
 _DOING = "shrink traces the model, then compiles it and the smaller one to compare their outputs"
 
 
-@_named_if_slow(_DOING)
+@named_if_slow(_DOING)
 def shrink_function(
     function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
 ) -> Shrunk:
@@ -231,7 +229,7 @@ def shrink_function(
     found = fold(inputs)
     groups, folded, _ = found
     small = _cut(groups, folded, held, tree)
-    same, chosen, difference = _smaller(groups, folded, small, function, tree, inputs)
+    same, chosen, difference = smaller_function(groups, folded.kept, small, function, tree, inputs)
     if updates:
         both = chosen
         chosen = lambda small, *inputs: both(small, *inputs)[0]  # noqa: E731
@@ -383,21 +381,31 @@ def _is_known(found: _Found, inputs: tuple[PyTree, ...]) -> bool:
     return any(differ_in_examples(known, program) for known in found.programs)
 
 
-def _smaller(
+def smaller_function(
     groups: Groups,
-    folded: Folded,
+    kept: dict[str, np.ndarray],
     small: PyTree,
     function: Callable[..., Any],
     tree: PyTree,
     inputs: tuple[PyTree, ...],
+    exact: bool = True,
 ) -> tuple[bool, Callable[..., Any], float]:
     """Choose a function of the smaller arrays, and compare it with the original.
+
+    Args:
+      groups: the groups of the function.
+      kept: by group name, the units that are left.
+      small: the smaller leaves.
+      function: the original function.
+      tree: its leaves; the units that go are 0 here.
+      inputs: the inputs on which both are compared.
+      exact: whether a difference beyond rounding is an error.
 
     Returns:
       A boolean, true if the original function takes the smaller arrays unchanged; a function that takes them;
       and its difference from the original, as `_difference` measures it.
     """
-    program = jax.jit(groups.smaller(folded.kept))
+    program = jax.jit(groups.smaller(kept))
     same = _takes(function, program, small, *inputs)
     # Custom derivative rules are not part of the compared programs, so gradients are compared as well.
     if same and _has_rules(groups._program):
@@ -405,9 +413,9 @@ def _smaller(
     chosen = function if same else program
     whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
     if groups._updates:
-        whole = whole[0], groups.cut(whole[1], folded.kept)
+        whole = whole[0], groups.cut(whole[1], kept)
     difference = _difference(whole, made)
-    place, failed = _not_a_number(whole), difference > groups.rounding()
+    place, failed = _not_a_number(whole), exact and difference > groups.rounding()
     if place and (failed or _nothing_else(whole)):
         source, broken = _first_nan(groups, tree), _not_finite(tree)
         if broken:
@@ -558,7 +566,7 @@ def _wide(array: Any) -> Any:
 # Networks and their problems -------------------------------------------------------------------------
 
 
-@_named_if_slow(_DOING)
+@named_if_slow(_DOING)
 def _shrunk_network(
     network: Network,
     problem: Problem,
@@ -569,25 +577,49 @@ def _shrunk_network(
     # A bias with pruned entries must not take up constants, which would fill these entries.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
     held = _snapshot(leaves)
-    whole_loss = _loss_of(problem, *_shapes(network))
-    # Evaluation does not read all leaves, such as the sums behind running means. They are cut as the
-    # training loss relates their axes to the other leaves.
-    trained = Groups(whole_loss, leaves, (*examples, jax.random.key(0)), updates=True)
+    trained = groups_in_training(network, problem, leaves, examples)
     fold = partial(_folded, function, held, fixed=pruned, beside=trained)
     found = fold(examples)
     groups, folded, _ = found
     small = _cut(groups, folded, held, leaves)
-    compared = (example_batch(problem, _COMPARED),)
-    same, chosen, difference = _smaller(groups, folded, small, function, leaves, compared)
+    compared = (example_batch(problem, COMPARED),)
+    same, chosen, difference = smaller_function(groups, folded.kept, small, function, leaves, compared)
     guarded = _guarded(chosen, fold, found, compared, examples=True)
-    params, state = split_leaves(small, network.params, network.state)
-    mask = copied(groups.cut(network.mask, folded.kept))
+    cut = Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
+    return smaller_network(cut, network, problem, trained)
+
+
+def groups_in_training(
+    network: Network, problem: Problem, leaves: Leaves, examples: tuple[PyTree, ...]
+) -> Groups:
+    """Return the groups of a problem's training loss.
+
+    Evaluation does not read all leaves, such as the sums behind running means. They are cut as the training
+    loss relates their axes to the other leaves.
+    """
+    loss = _loss_of(problem, *_shapes(network))
+    return Groups(loss, leaves, (*examples, jax.random.key(0)), updates=True)
+
+
+def smaller_network(small: Shrunk, network: Network, problem: Problem, trained: Groups) -> ShrunkNetwork:
+    """Return a smaller model as a network, with a problem of its sizes.
+
+    Args:
+      small: the smaller model of all leaves.
+      network: the original network.
+      problem: its problem.
+      trained: the groups of its training loss.
+    """
+    groups, kept = small.groups, small.kept
+    params, state = split_leaves(small.tree, network.params, network.state)
+    mask = copied(groups.cut(network.mask, kept))
     ran = TrainingInfo(failed_at=network.info.failed_at, dead_start=network.info.dead_start)
     # Only `Start` is cut and kept: other records may hold arrays of the original sizes.
-    records = copied(_start_cut(groups, folded.kept, network.get(Start)))
+    records = copied(_start_cut(groups, kept, network.get(Start)))
     cut = Network(params, mask, state, records=records, info=ran)
-    about = _smaller_problem(problem, network, groups, trained, folded.kept, cut, same)
-    return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
+    about = _smaller_problem(problem, network, groups, trained, kept, cut, small.same_function)
+    fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
+    return ShrunkNetwork(**fields, network=cut, problem=about)
 
 
 def _start_cut(groups: Groups, kept: dict[str, np.ndarray], start: Start | None) -> tuple[Start, ...]:

@@ -74,10 +74,11 @@ ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
     "jaxarch.run._progress": {"rich"},
     "jaxarch.search._logistic_regression": {"sklearn"},
+    "jaxarch.structure._allocation": {"scipy"},
     "jaxarch.structure._cost_table": {"pandas"},
     "jaxarch.structure.distances": {"pandas", "sklearn"},
 }
-"""What single files need besides: a progress bar, a method that is no JAX, tables, a plane for spectra."""
+"""Needs of single files: a progress bar, a method that is no JAX, a knapsack, tables, a plane for spectra."""
 PRIVATE_OF_THE_LAB = {
     "jaxarch._internal.cpu_cores",
     "jaxarch._internal.errors",

@@ -1,0 +1,226 @@
+"""Scores of whole units, from their activations and from the distances between their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.extend.core import Literal as Constant
+
+from jaxarch._internal.errors import ArgumentError, check_choice, check_instance
+from jaxarch._internal.trees import PyTree, Where, matrices, named_leaves, select_floating
+from jaxarch.masks._units import Span
+from jaxarch.structure._flow import PRODUCTS, Program, Step, bind, literal
+from jaxarch.structure._groups import Groups, span_of
+from jaxarch.structure._products import find_products
+from jaxarch.structure._scans import scan_counts
+
+Statistic = Literal["rms", "std"]
+"""A statistic of a unit's values: root mean square or standard deviation."""
+
+
+class _Moments(NamedTuple):
+    """Sums over the values of each unit, by group.
+
+    Attributes:
+      values: the sum.
+      squares: the sum of the squares.
+      counts: the number of values.
+    """
+
+    values: dict[str, Array]
+    squares: dict[str, Array]
+    counts: dict[str, Array]
+
+
+def activation(
+    groups: Groups, tree: PyTree, *inputs: PyTree, statistic: Statistic = "rms"
+) -> dict[str, Array]:
+    r"""Return the size or the spread of each unit's activation, where products with weights read it.
+
+    With a_i the values of unit i over examples, places and the products that read it,
+
+        rms: sqrt(mean a_i^2)        std: sqrt(mean a_i^2 - (mean a_i)^2)
+
+    A unit whose activation is near 0 adds little to the next layer (`rms`). A unit whose activation hardly
+    varies adds a constant, which a bias can take up (`std`). The activations are read off the traced program,
+    through calls and loops, without hooks: the factor of a product whose other factor is made of leaves. Hu
+    et al., Network Trimming, 2016, count the share of zeros in the same place.
+
+    Units that no such product reads have no score, such as the features along which queries and keys are
+    multiplied. Products in branches and `while` loops are not read.
+
+    Args:
+      groups: the groups of the model, from `structure.axis_groups`.
+      tree: the leaves.
+      *inputs: inputs of the model: a batch of examples, whose activations are used.
+      statistic: `rms` or `std`.
+
+    Returns:
+      By group name, float32 arrays of shape (size,): the argument `scores` of `structure.plan`.
+
+    Raises:
+      ArgumentError: anything but groups; leaves of other shapes than those of the groups; an unknown
+      statistic.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> params = {"in": jnp.array([[1.0, -1.0, 2.0]]), "out": jnp.ones((3, 1))}
+      >>> def model(params, x):
+      ...     return jax.nn.relu(x @ params["in"]) @ params["out"]
+      >>> x = jnp.array([[1.0], [1.0]])
+      >>> groups = jaxarch.structure.axis_groups(model, params, x)
+      >>> jaxarch.saliency.activation(groups, params, x)["in[1]"].tolist()
+      [1.0, 0.0, 2.0]
+    """
+    check_instance("groups", groups, Groups, "the result of structure.axis_groups")
+    check_choice("statistic", statistic, get_args(Statistic))
+    groups._check_whole(tree)
+    again = Groups(groups._function, groups._shapes, inputs, groups._updates, groups._beside)
+    program, names = again._program, {atom: name for name, atom in again._atoms.items()}
+    found = find_products(program, dict.fromkeys(again._leaves)).found
+    read: dict[int, tuple[int, tuple[tuple[int, Span], ...]]] = {}
+    for product in found:
+        # The activation is the factor that depends on the inputs; of two activations, neither is read.
+        places = [place for place, factor in enumerate(product.factors) if factor is None]
+        if len(places) == 1:
+            axes = _summed(product.step, places[0])
+            spans = ((axis, span_of(product.step.inputs[places[0]][axis], names)) for axis in axes)
+            read[id(product.step)] = places[0], tuple(spans)
+
+    @jax.jit
+    def moments(leaves: list[Any]) -> _Moments:
+        return _run(program, leaves, read)[1]
+
+    values, squares, counts = moments([*jax.tree.leaves(tree), *jax.tree.leaves(inputs)])
+    scores = {}
+    for name in (name for name in groups.groups if name in counts):
+        mean, square = values[name] / counts[name], squares[name] / counts[name]
+        scores[name] = jnp.sqrt(square if statistic == "rms" else jnp.maximum(square - mean**2, 0))
+    if not scores:
+        raise ArgumentError("groups: no product with leaves reads any of their units")
+    return scores
+
+
+def geometric_median(groups: Groups, tree: PyTree, where: Where = matrices) -> dict[str, Array]:
+    r"""Return each unit's distance to all other units of its group: units near the others can be replaced.
+
+        s_i = \sum_j || w_i - w_j ||_2
+
+    with w_i all connections of unit i in the selected leaves, into it and out of it. He et al., Filter
+    pruning via geometric median (FPGM), 2019, take the filters of one convolution, the connections
+    into a channel. Here a unit of a residual stream belongs to many layers, and has one score.
+
+    Args:
+      groups: the groups of the model, from `structure.axis_groups`.
+      tree: the leaves.
+      where: the leaves whose connections count.
+
+    Returns:
+      By group name, float32 arrays of shape (size,): the argument `scores` of `structure.plan`. Groups
+      without a selected leaf have none.
+
+    Raises:
+      ArgumentError: anything but groups; leaves of other shapes than those of the groups; selected leaves
+        that do not exist or are not floating point.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {"in": jnp.array([[0.0, 3.0, 3.0]]), "out": jnp.array([[0.0], [4.0], [4.0]])}
+      >>> def model(params, x):
+      ...     return jnp.tanh(x @ params["in"]) @ params["out"]
+      >>> groups = jaxarch.structure.axis_groups(model, params, jnp.ones((1, 1)))
+      >>> jaxarch.saliency.geometric_median(groups, params)["in[1]"].tolist()
+      [10.0, 5.0, 5.0]
+    """
+    check_instance("groups", groups, Groups, "the result of structure.axis_groups")
+    groups._check_whole(tree)
+    selected = named_leaves(select_floating(tree, where))
+    squares: dict[str, Array] = {}
+    for path, axes in groups.units_of([*groups.groups]).leaves:
+        if path not in selected:
+            continue
+        leaf = jnp.asarray(selected[path], jnp.float32)
+        for index, axis in enumerate(axes):
+            for name, rows in axis.rows(jnp.moveaxis(leaf, index, 0)):
+                squares[name] = squares.get(name, jnp.zeros(())) + _squared_distances(rows)
+    return {name: jnp.sqrt(squares[name]).sum(1) for name in groups.groups if name in squares}
+
+
+def _squared_distances(rows: Array) -> Array:
+    """Return the squared distances between all pairs of rows, by one matrix product."""
+    # Distances do not see a shift; without it, less is lost when large squares are subtracted.
+    rows = rows - rows.mean(0, keepdims=True)
+    squares = jnp.sum(rows**2, 1)
+    apart = squares[:, None] + squares[None] - 2 * jnp.matmul(rows, rows.T, precision="highest")
+    return jnp.where(jnp.eye(len(rows), dtype=bool), 0, jnp.maximum(apart, 0))
+
+
+def _summed(step: Step, place: int) -> Sequence[int]:
+    """Return the axes of a factor that a product sums over, without those that a convolution moves along."""
+    params = step.eqn.params["dimension_numbers"]
+    if step.eqn.primitive.name == "dot_general":
+        return tuple(params[0][place])
+    return ((params.rhs_spec if place else params.lhs_spec)[1],)
+
+
+def _run(program: Program, inputs: Sequence[Any], read: Any) -> tuple[list[Any], _Moments]:
+    """Evaluate a program, and sum the values and squares of the units that its products read."""
+    jaxpr = program.closed.jaxpr
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, program.closed.consts, strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+    moments = _Moments({}, {}, {})
+
+    def value(atom: Any) -> Any:
+        return literal(atom) if isinstance(atom, Constant) else known[atom]
+
+    for step in program.steps:
+        taken = [value(atom) for atom in step.eqn.invars]
+        if step.called:
+            made, inside = _run(step.called, taken, read)
+            _take(moments, inside)
+        elif step.eqn.primitive.name == "scan":
+            made, inside = _scan(step, taken, read)
+            _take(moments, inside)
+        else:
+            made = bind(step.eqn, taken)
+            if step.eqn.primitive.name in PRODUCTS and id(step) in read:
+                place, spans = read[id(step)]
+                _take(moments, _of(taken[place], spans))
+        known.update(zip(step.eqn.outvars, made, strict=True))
+    return [value(atom) for atom in jaxpr.outvars], moments
+
+
+def _scan(step: Step, taken: list[Any], read: Any) -> tuple[list[Any], _Moments]:
+    params, (body,) = step.eqn.params, step.programs
+    consts, carries = scan_counts(step.eqn)
+
+    def run(carry: list[Any], rows: list[Any]) -> tuple[list[Any], tuple[list[Any], _Moments]]:
+        made, inside = _run(body, [*taken[:consts], *carry, *rows], read)
+        return made[:carries], (made[carries:], inside)
+
+    start, rows = taken[consts : consts + carries], taken[consts + carries :]
+    carry, (made, moments) = lax.scan(run, start, rows, params["length"], params["reverse"], params["unroll"])
+    return [*carry, *made], jax.tree.map(lambda rounds: rounds.sum(0), moments)
+
+
+def _of(array: Array, spans: Sequence[tuple[int, Span]]) -> _Moments:
+    """Sum the values of each unit of an array, over all other axes."""
+    moments = _Moments({}, {}, {})
+    array = jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
+    for axis, span in spans:
+        others = tuple(index for index in range(array.ndim) if index != axis)
+        share = jnp.full(span.size, array.size // span.size, jnp.float32)
+        for into, along in zip(moments, (array.sum(others), (array**2).sum(others), share), strict=True):
+            for name, of_units in span.collect(along):
+                into[name] = into.get(name, 0) + of_units
+    return moments
+
+
+def _take(moments: _Moments, more: _Moments) -> None:
+    for into, of in zip(moments, more, strict=True):
+        for name, of_units in of.items():
+            into[name] = into.get(name, 0) + of_units
