@@ -87,8 +87,19 @@ def test_magnitude_is_the_weight_s():
     assert same(saliency.magnitude(PARAMS), jax.tree.map(jnp.abs, kernels(PARAMS)))
 
 
+def test_lamp_is_the_share_in_the_squares_that_are_at_least_as_large():
+    theta = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    expected = [square / (theta[theta**2 >= square] ** 2).sum() for square in (theta**2).ravel()]
+    np.testing.assert_allclose(saliency.lamp({"kernel": theta})["kernel"].ravel(), expected, rtol=1e-5)
+
+
+def test_lamp_of_a_leaf_of_zeros_is_zero():
+    assert not saliency.lamp({"kernel": jnp.zeros((2, 3))})["kernel"].any()
+
+
 SALIENCIES = {
     "magnitude": lambda params, **where: saliency.magnitude(params, **where),
+    "lamp": lambda params, **where: saliency.lamp(params, **where),
     "snip": lambda params, **where: saliency.snip(params, jax.grad(loss)(params), **where),
     "taylor": lambda params, **where: saliency.taylor(params, jax.grad(loss)(params), params, **where),
     "fisher diagonal": lambda params, **where: saliency.fisher_diagonal(
