@@ -60,7 +60,7 @@ def ranks(scores: Mapping[str, np.ndarray], classes: Mapping[str, Hashable]) -> 
         order[np.argsort(pooled, kind="stable")] = np.arange(1, len(pooled) + 1) / len(pooled)
         ends = np.cumsum([len(scores[name]) for name in names])
         made.update(zip(names, np.split(order, ends[:-1]), strict=True))
-    return made
+    return {name: made[name] for name in scores}
 
 
 def smallest(candidates: Sequence[Candidates]) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -17,13 +16,10 @@ from jaxarch._internal.errors import (
     ResultWarning,
     check_choice,
     check_count,
-    did_you_mean,
     is_traced,
-    shown,
 )
-from jaxarch._internal.trees import PyTree, copied, map_selected, named_leaves, placed, select_floating
+from jaxarch._internal.trees import PyTree, copied, named_leaves, placed
 from jaxarch.masks import apply_mask
-from jaxarch.masks._units import WORDS
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.structure._allocation import (
@@ -33,16 +29,17 @@ from jaxarch.structure._allocation import (
     by_score,
     fits,
     knapsack,
-    ranks,
     smallest,
 )
 from jaxarch.structure._budgets import LATENCY, Budget, read_budgets
+from jaxarch.structure._columns import columns
 from jaxarch.structure._cost import batch_of, cost_without
 from jaxarch.structure._cost_table import Counts
-from jaxarch.structure._groups import Groups, axis_groups
+from jaxarch.structure._groups import Groups, axis_groups, some_axes
 from jaxarch.structure._latency import latency, within_latency
 from jaxarch.structure._network_function import example_batch, function_of
 from jaxarch.structure._products import find_products
+from jaxarch.structure._scored_units import compared_scores, shares_of, unit_scores
 from jaxarch.structure._shrink import (
     COMPARED,
     Shrunk,
@@ -83,8 +80,7 @@ class Subject(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The units to keep so that a model meets its budgets, as returned by `plan`. `print` shows it as a
-    table.
+    """The units to keep so that a model meets its budgets, as returned by `plan`. `print` shows a table.
 
     Attributes:
       groups: the groups of the model.
@@ -149,7 +145,7 @@ class Plan:
             if name in self.scores:
                 group = self.groups.groups[name]
                 rows.append((name, group.kind, f"{group.size:,}", f"{int(units.sum()):,}"))
-        return _columns(rows, left=2)
+        return columns(rows, right=(2, 3))
 
     def _cost_table(self) -> list[str]:
         texts = {budget.quantity: budget.text for budget in self._budgets}
@@ -161,16 +157,9 @@ class Plan:
             rows.append((name, f"{before:,.0f}", f"{after:,.0f}", share, texts.get(field.name, "")))
         if self.seconds is not None:
             dense, now = self.seconds
-            rows.append(
-                (
-                    LATENCY,
-                    f"{1e3 * dense:.3g} ms",
-                    f"{1e3 * now:.3g} ms",
-                    f"{now / dense:.1%}",
-                    texts[LATENCY],
-                )
-            )
-        return _columns(rows, left=1)
+            times = f"{1e3 * dense:.3g} ms", f"{1e3 * now:.3g} ms", f"{now / dense:.1%}"
+            rows.append((LATENCY, *times, texts[LATENCY]))
+        return columns(rows, right=(1, 2, 3))
 
     def _remarks(self) -> list[str]:
         lines = []
@@ -181,8 +170,12 @@ class Plan:
                 "of all choices among the sizes tried, none has a total score more than "
                 f"{max(self.gap, 0):.2%} larger"
             )
+        if last := [name for name in self.scores if self.kept[name].sum() == 1 < self.kept[name].size]:
+            lines.append(f"one unit is left, which may cost accuracy; set `shares`: {some_axes(last)}")
         if whole := [name for name in self.kept if name not in self.scores]:
-            lines.append(f"groups left whole, by `units`, `shares` or for want of a score: {_some(whole)}")
+            lines.append(
+                f"groups left whole, by `units`, `shares` or for want of a score: {some_axes(whole)}"
+            )
         return [*lines, *self.groups.not_cut()]
 
 
@@ -323,29 +316,25 @@ def plan_of(
     check_choice("scope", scope, get_args(PlanScope))
     check_count("round_to", round_to)
     groups = subject.groups
-    names = _chosen(groups, units)
-    of_shares = _shares_of(groups, shares)
+    of_units = unit_scores(groups, units, scores, subject.tree, summed=scope in ("global", "knapsack"))
+    limits = shares_of(groups, shares)
     found = {
         name: score
-        for name, score in _unit_scores(
-            groups, names, scores, subject.tree, scope in ("global", "knapsack")
-        ).items()
-        if of_shares[name] != (1.0, 1.0) and groups.groups[name].size > round_to
+        for name, score in of_units.items()
+        if limits[name] != (1.0, 1.0) and groups.groups[name].size > round_to
     }
     if not found:
         raise ArgumentError("units: no unit may go, by `units`, `shares`, `round_to` and `scores`")
-    compared = _compared(groups, found, scope)
-    candidates = []
-    for name in found:
-        size = groups.groups[name].size
-        counts = allowed_counts(size, *of_shares[name], round_to)
-        candidates.append(Candidates(counts, np.sort(compared[name])[::-1]))
+    compared = compared_scores(groups, found, scope)
+    candidates = [
+        Candidates(allowed_counts(found[name].size, *limits[name], round_to), np.sort(compared[name])[::-1])
+        for name in found
+    ]
     products = find_products(groups._program, dict.fromkeys(groups._leaves))
     costs = cost_polynomials(groups, products, subject.batch, subject.parameters)
     allocation = _Allocation(groups, costs, [*found], candidates, scope)
     chosen, seconds = _within(subject, budgets, allocation, found)
     kept = _kept(groups, found, chosen)
-
     before, after = (
         cost_without(groups, units, subject.batch, subject.parameters, products) for units in ({}, kept)
     )
@@ -449,110 +438,6 @@ def _within(
     return chosen, (dense, now)
 
 
-def _chosen(groups: Groups, units: Any) -> list[str]:
-    """Return the names of the groups that may lose units."""
-    if units is None:
-        kinds = {group.kind for group in groups.groups.values()}
-        units = [word for word in WORDS if word in kinds]
-        if not units:
-            names = f"it has {', '.join(sorted(kinds))}" if kinds else str(groups)
-            raise ArgumentError(f"units: the model has no neurons, channels, heads or experts; {names}")
-    words = (units,) if isinstance(units, str) else units
-    if not isinstance(words, (tuple, list, set, frozenset)) or not all(
-        isinstance(word, str) for word in words
-    ):
-        raise ArgumentError(f"units: expected kinds of units or names of groups, got {shown(units)}")
-    return groups.of_kinds(tuple(words))
-
-
-def _shares_of(groups: Groups, shares: Any) -> dict[str, tuple[float, float]]:
-    """Return the least and the largest share of each group that stays."""
-    if shares is not None and not isinstance(shares, Mapping):
-        raise ArgumentError(f"shares: expected a dict from patterns to shares, got {shown(shares)}")
-    pairs = {pattern: _pair(pattern, share) for pattern, share in (shares or {}).items()}
-    used, found = set(), {}
-    for name, group in groups.groups.items():
-        paths = [path for path, _ in group.axes]
-        found[name] = (0.0, 1.0)
-        for pattern, pair in pairs.items():
-            if pattern == name or any(fnmatch.fnmatchcase(path, pattern) for path in paths):
-                used.add(pattern)
-                found[name] = pair
-                break
-    for pattern in pairs:
-        known = [path for group in groups.groups.values() for path, _ in group.axes]
-        if pattern not in used and not any(fnmatch.fnmatchcase(path, pattern) for path in known):
-            raise ArgumentError(
-                f"shares: no group has a leaf {shown(pattern)}; {did_you_mean(pattern, dict.fromkeys(known))}"
-            )
-    return found
-
-
-def _pair(pattern: Any, share: Any) -> tuple[float, float]:
-    pair = share if isinstance(share, tuple) else (share, share)
-    numbers = [
-        float(number)
-        for number in pair
-        if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number <= 1
-    ]
-    if not isinstance(pattern, str) or len(pair) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
-        raise ArgumentError(
-            f"shares: expected a share in [0, 1], or a pair (least, largest), for {shown(pattern)}, got "
-            f"{shown(share)}"
-        )
-    return numbers[0], numbers[1]
-
-
-def _unit_scores(
-    groups: Groups, names: Collection[str], scores: Any, tree: PyTree, summed: bool
-) -> dict[str, np.ndarray]:
-    """Return the scores of the units of some groups, from scores of connections or of units.
-
-    Args:
-      groups: the groups of the model.
-      names: the groups whose units may go.
-      scores: see `plan`.
-      tree: the leaves.
-      summed: whether a unit has the sum over its connections, and not their mean.
-    """
-    if isinstance(scores, Mapping) and scores and set(scores) <= set(groups.groups):
-        found = {name: scores[name] for name in names if name in scores}
-    else:
-        if scores is None:
-            scores = map_selected(jnp.abs, select_floating(tree))
-        over = groups.units_of(names).over(scores)
-        found = over.sums(scores)[0] if summed else over.score(scores)
-    made = {}
-    for name in names:
-        if name not in found:
-            continue
-        score, size = np.asarray(found[name], np.float64), groups.groups[name].size
-        if score.shape != (size,) or not np.isfinite(score).all():
-            raise ArgumentError(
-                f"scores: expected {size} finite numbers for the units of {name!r}, got {shown(found[name])}"
-            )
-        made[name] = score
-    return made
-
-
-def _compared(groups: Groups, scores: Mapping[str, np.ndarray], scope: str) -> Mapping[str, np.ndarray]:
-    """Return the numbers by which units of different groups are compared; see `plan`."""
-    if scope == "layer":
-        return ranks(scores, {name: name for name in scores})
-    if scope in ("relative", "isomorphic"):
-        means = {name: np.abs(score).mean() or 1.0 for name, score in scores.items()}
-        scores = {name: score / means[name] for name, score in scores.items()}
-    if scope == "isomorphic":
-        return ranks(scores, {name: _form(groups, name) for name in scores})
-    return scores
-
-
-def _form(groups: Groups, name: str) -> tuple[Any, ...]:
-    """Return what alike groups have in common: their kind, and the last names and axes of their leaves."""
-    group = groups.groups[name]
-    return group.kind, tuple(sorted({(path.rpartition("/")[2], axis) for path, axis in group.axes}))
-
-
 def _kept(groups: Groups, scores: Mapping[str, np.ndarray], counts: np.ndarray) -> dict[str, np.ndarray]:
     """Return the units with the largest scores; of equal ones the first. Other groups stay whole."""
     kept = {name: np.ones(group.size, bool) for name, group in groups.groups.items()}
@@ -596,21 +481,3 @@ def _one_more(subject: Subject, inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...
     except Exception:
         return ()
     return made
-
-
-def _columns(rows: Sequence[tuple[str, ...]], left: int) -> list[str]:
-    """Align rows: the first columns to the left, and a last column of texts too."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if column < left or (column == last and last > 3) else f"{cell:>{width}}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more

@@ -24,6 +24,7 @@ from jaxarch.run._records import Start
 from jaxarch.run._training_info import TrainingInfo
 from jaxarch.structure._alike import are_alike
 from jaxarch.structure._batches import differ_in_examples
+from jaxarch.structure._columns import columns
 from jaxarch.structure._constants import Value
 from jaxarch.structure._flow import OWN_DERIVATIVE, Program, inner
 from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, some_axes
@@ -79,11 +80,6 @@ class Shrunk:
         rows = [("group", "kind", "units", "kept")]
         for name, units in self.kept.items():
             rows.append((name, self.groups.groups[name].kind, str(units.size), str(int(units.sum()))))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = [
-            f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}"
-            for row in rows
-        ]
         constants = [
             f"{name}: {int(units.sum())} of the kept units do not depend on the inputs: {why}"
             for name, reasons in self.left.items()
@@ -101,7 +97,7 @@ class Shrunk:
             else "the function is replaced by its traced program with these sizes"
         )
         return [
-            *(table if self.kept else [str(self.groups)]),
+            *(columns(rows, right=(2, 3)) if self.kept else [str(self.groups)]),
             *constants,
             *self.groups.not_cut(),
             f"{before:,} numbers before, {after:,} now; {how}",

@@ -147,6 +147,29 @@ def test_isomorphic_groups_lose_the_same_share_and_are_ranked_together():
     assert made["a/kernel[1]"] > made["b/kernel[1]"] > made["c/kernel[1]"]
 
 
+def test_classes_of_groups_lose_equal_shares_whatever_the_order_of_their_groups():
+    sizes = {"a": ("kernel", 6, 8), "b": ("weight", 8, 20), "c": ("kernel", 20, 30), "d": ("weight", 30, 3)}
+    draw = np.random.default_rng(0)
+    params = {
+        layer: {name: jnp.asarray(draw.normal(size=shape), jnp.float32)}
+        for layer, (name, *shape) in sizes.items()
+    }
+    # Read by products of the next layer: class one is a, kernels on both sides of weights, and so on.
+    for layer in params:
+        params[layer]["bias" if layer in "ac" else "offset"] = jnp.zeros(sizes[layer][2])
+
+    def model(params, x):
+        for layer, of in params.items():
+            kernel, bias = (of[name] for name in (sizes[layer][0], "bias" if layer in "ac" else "offset"))
+            x = jax.nn.relu(x @ kernel + bias[None])
+        return x
+
+    made = plan(model, params, X, budget="50% parameters", scope="isomorphic")
+    kept = counts(made)
+    assert [*kept] == ["a/bias[0]", "b/offset[0]", "c/bias[0]"]
+    assert abs((kept["a/bias[0]"] + kept["c/bias[0]"]) / 38 - kept["b/offset[0]"] / 20) <= 1.5 / 20
+
+
 @pytest.mark.parametrize(
     "budget", ["45% multiply_adds", "30% parameters", ("50% parameters", "40% activations")]
 )
