@@ -96,7 +96,7 @@ def lamp(params: PyTree, where: Where = matrices) -> PyTree:
 
     Lee et al., Layer-adaptive sparsity for the magnitude-based pruning (LAMP), 2021. The largest
     weight of every leaf has score 1, so that no leaf is emptied when the scores of all leaves are compared.
-    Of equal weights, those that come later count as larger.
+    Of equal weights, those that come later count as larger. A leaf of zeros has scores 0.
 
     Args:
       params: the weights of a trained network.
@@ -115,7 +115,9 @@ def lamp(params: PyTree, where: Where = matrices) -> PyTree:
     """
 
     def scores(theta: Array) -> Array:
-        squares = _float32(theta).ravel() ** 2
+        size = jnp.abs(_float32(theta)).ravel()
+        # Relative to the largest, since squares of large weights overflow.
+        squares = (size / jnp.where(size.max(initial=0) > 0, size.max(initial=0), 1)) ** 2
         order = jnp.argsort(squares, stable=True)
         # Sums from the largest down keep the small squares that a difference of sums would lose.
         left = jnp.cumsum(squares[order][::-1])[::-1]

@@ -13,11 +13,11 @@ from flax import nnx
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, copied, named_leaves, path_name, placed
-from jaxarch.structure._cost import batch_of
 from jaxarch.structure._flow import follow, fresh
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._liveness import reached
-from jaxarch.structure._plan import Plan, PlanScope, Shares, Subject, check_arrays_given, plan_of
+from jaxarch.structure._network_function import check_arrays_given
+from jaxarch.structure._plan import Plan, PlanScope, Shares, Subject, found_batch, plan_of
 from jaxarch.structure._shrink import Shrunk, shrink_function
 from jaxarch.structure._tracing import passed_on, traced
 
@@ -132,7 +132,8 @@ def plan(
       round_to: see `structure.plan`.
 
     Returns:
-      `Plan`. Its `apply()` returns a `ShrunkModule`.
+      `Plan`. Its `apply()` returns a `ShrunkModule`. Its `model` is `None` if the module's code fixes the
+      sizes that were cut, such as a number of heads. Then `function` computes the smaller model.
 
     Raises:
       ArgumentError: the errors of `structure.plan`, and those of `shrink` for the module and its call.
@@ -150,7 +151,7 @@ def plan(
     check_arrays_given(model=read.tree, inputs=inputs)
     groups = Groups(read.function, read.tree, inputs, read.updates)
     parameters = {*named_leaves(nnx.state(model, nnx.Param))}
-    batch = 1 if read.updates else batch_of(groups, inputs)[0]
+    batch = found_batch(groups, inputs)
     subject = Subject(read.function, read.tree, inputs, groups, batch, parameters, read.finish)
     return plan_of(subject, budget, scores, scope, units, shares, round_to)
 

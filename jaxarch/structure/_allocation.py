@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,14 +82,7 @@ def by_score(candidates: Sequence[Candidates], limits: Limits) -> np.ndarray:
       candidates: the numbers of units that each group may keep, and scores that compare groups.
       limits: the limits on the costs; the smallest allowed counts must be within them.
     """
-    steps = [
-        (float(group.scores[after:before].mean()), number)
-        for number, group in enumerate(candidates)
-        for before, after in itertools.pairwise(group.counts)
-    ]
-    # The sort is stable and scores fall within a group, so the steps of a group stay in order.
-    steps.sort(key=lambda step: step[0])
-    order = np.array([number for _, number in steps], int)
+    order = np.array([number for _, _, number, _ in _steps(candidates)], int)
     sizes = [group.counts for group in candidates]
 
     def counts(removed: int) -> np.ndarray:
@@ -101,6 +94,20 @@ def by_score(candidates: Sequence[Candidates], limits: Limits) -> np.ndarray:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(counts(middle), limits) else (middle + 1, high)
     return _filled(counts(low), order[:low], sizes, limits)
+
+
+def _steps(candidates: Sequence[Candidates]) -> list[tuple[float, float, int, int]]:
+    """Return the steps from each size to the next smaller one, in the order in which they are taken.
+
+    Each is the mean score of the units that go, the share of the group that is gone then, the number of the
+    group, and its size then. Of equal scores, groups lose equal shares. Scores fall and shares rise within a
+    group, so its steps stay in order.
+    """
+    return sorted(
+        (float(group.scores[after:before].mean()), 1 - after / len(group.scores), number, after)
+        for number, group in enumerate(candidates)
+        for before, after in itertools.pairwise(group.counts)
+    )
 
 
 def _filled(
@@ -161,31 +168,8 @@ def knapsack(candidates: Sequence[Candidates], limits: Limits) -> Knapsack:
     first = dict(zip(shapes, ends[:-1].tolist(), strict=True))
     columns = int(ends[-1])
 
-    rows: list[tuple[np.ndarray, np.ndarray, float, float]] = []
-    for start, of in zip(starts, sizes, strict=False):
-        rows.append((np.arange(start, start + len(of)), np.ones(len(of)), 1.0, 1.0))
-    for support, shape in shapes.items():
-        places = np.arange(first[support], first[support] + int(np.prod(shape))).reshape(shape)
-        for axis, number in enumerate(support):
-            for index in range(shape[axis]):
-                inside = places.take(index, axis).ravel()
-                row = np.append(inside, starts[number] + index)
-                rows.append((row, np.append(np.ones(inside.size), -1.0), 0.0, 0.0))
-    for cost, limit in limits:
-        whole, fixed = np.zeros(columns), 0.0
-        for monomial, coefficient in cost.terms.items():
-            support = tuple(sorted(set(monomial)))
-            if not support:
-                fixed += coefficient
-                continue
-            table = np.array(coefficient, float)
-            for number in support:
-                table = np.multiply.outer(table, np.array(sizes[number], float) ** monomial.count(number))
-            start = first[support] if len(support) > 1 else starts[support[0]]
-            whole[start : start + table.size] += table.ravel()
-        # Costs of 1e9 and scores of .01 in one program would cost the solver its precision.
-        # The solver allows for 1e-6 of infeasibility.
-        rows.append((np.arange(columns), whole / limit, -np.inf, 1.0 - fixed / limit - 2e-6))
+    rows = [*_ties(sizes, starts, shapes, first)]
+    rows += [_of_limit(*limit, sizes, starts, first, columns) for limit in limits]
     values = [group.value(count) for group, of in zip(candidates, sizes, strict=True) for count in of]
     scale = max(map(abs, values)) or 1.0
     matrix = coo_array(
@@ -205,6 +189,9 @@ def knapsack(candidates: Sequence[Candidates], limits: Limits) -> Knapsack:
         constraints=LinearConstraint(matrix.tocsr(), [row[2] for row in rows], [row[3] for row in rows]),
         options={"time_limit": _SECONDS, "mip_rel_gap": 1e-4},
     )
+    if solved.x is None and solved.status == 2:  # Infeasible to the solver's precision: nothing else fits.
+        least = smallest(candidates)
+        return Knapsack(least, sum(map(Candidates.value, candidates, least.tolist())))
     if solved.x is None:
         raise ArgumentError(
             f"scope: the knapsack has no solution after {_SECONDS:.0f} s; take scope='global', or a larger "
@@ -216,7 +203,53 @@ def knapsack(candidates: Sequence[Candidates], limits: Limits) -> Knapsack:
     ]
     counts = np.array(chosen, int)
     bound = -solved.mip_dual_bound * scale
-    return Knapsack(_topped_up(counts, candidates, limits), bound)
+    return Knapsack(_topped_up(_fitting(counts, candidates, limits), candidates, limits), bound)
+
+
+Row = tuple[np.ndarray, np.ndarray, float, float]
+"""A row of a linear program: its columns, their coefficients, and the least and the largest value."""
+
+
+def _ties(
+    sizes: Sequence[tuple[int, ...]],
+    starts: np.ndarray,
+    shapes: Mapping[tuple[int, ...], tuple[int, ...]],
+    first: Mapping[tuple[int, ...], int],
+) -> Iterator[Row]:
+    """Yield the rows by which each group has one size, and combinations of sizes agree with it."""
+    for start, of in zip(starts, sizes, strict=False):
+        yield np.arange(start, start + len(of)), np.ones(len(of)), 1.0, 1.0
+    for support, shape in shapes.items():
+        places = np.arange(first[support], first[support] + int(np.prod(shape))).reshape(shape)
+        for axis, number in enumerate(support):
+            for index in range(shape[axis]):
+                inside = places.take(index, axis).ravel()
+                row = np.append(inside, starts[number] + index)
+                yield row, np.append(np.ones(inside.size), -1.0), 0.0, 0.0
+
+
+def _of_limit(
+    cost: Polynomial,
+    limit: float,
+    sizes: Sequence[tuple[int, ...]],
+    starts: np.ndarray,
+    first: Mapping[tuple[int, ...], int],
+    columns: int,
+) -> Row:
+    """Return the row of a limited cost, in units of the limit: costs of 1e9 would cost precision."""
+    whole, fixed = np.zeros(columns), 0.0
+    for monomial, coefficient in cost.terms.items():
+        support = tuple(sorted(set(monomial)))
+        if not support:
+            fixed += coefficient
+            continue
+        table = np.array(coefficient, float)
+        for number in support:
+            table = np.multiply.outer(table, np.array(sizes[number], float) ** monomial.count(number))
+        start = first[support] if len(support) > 1 else starts[support[0]]
+        whole[start : start + table.size] += table.ravel()
+    # The limit is a little wider, or a choice that costs exactly the budget could be lost to rounding.
+    return np.arange(columns), whole / limit, -np.inf, 1.0 - fixed / limit + 1e-6
 
 
 def _tried(candidates: Sequence[Candidates], joint: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -231,14 +264,24 @@ def _tried(candidates: Sequence[Candidates], joint: Sequence[tuple[int, ...]]) -
     return sizes
 
 
+def _fitting(counts: np.ndarray, candidates: Sequence[Candidates], limits: Limits) -> np.ndarray:
+    """Remove the units with the smallest scores until the limits hold; the solver may exceed them by 1e-6."""
+    counts = counts.copy()
+    while not fits(counts, limits):
+        steps = [
+            (group.value(count) - group.value(below), number, below)
+            for number, (group, count) in enumerate(zip(candidates, counts.tolist(), strict=True))
+            for below in [next((size for size in group.counts if size < count), None)]
+            if below is not None
+        ]
+        _, number, below = min(steps)
+        counts[number] = below
+    return counts
+
+
 def _topped_up(counts: np.ndarray, candidates: Sequence[Candidates], limits: Limits) -> np.ndarray:
-    """Add the units with the largest scores that the limits have room for."""
-    steps = [
-        (float(group.scores[after:before].mean()), number)
-        for number, group in enumerate(candidates)
-        for before, after in itertools.pairwise(group.counts)
-        if after >= counts[number]
+    """Add the units with the largest scores that the limits have room for, if their scores are positive."""
+    order = [
+        number for score, _, number, after in _steps(candidates) if after >= counts[number] and score > 0
     ]
-    steps.sort(key=lambda step: step[0])
-    order = np.array([number for _, number in steps], int)
-    return _filled(counts, order, [group.counts for group in candidates], limits)
+    return _filled(counts, np.array(order, int), [group.counts for group in candidates], limits)

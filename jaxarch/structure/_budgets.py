@@ -18,6 +18,10 @@ _UNITS = {
 """By unit, its quantity and its size; latency is in seconds."""
 
 
+_NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_FORM = rf"\s*({_NUMBER})\s*(%?)\s*([A-Za-z_]+)\s*"
+
+
 class Budget(NamedTuple):
     """The most that a smaller model may cost.
 
@@ -58,11 +62,8 @@ def read_budgets(budget: Any) -> tuple[Budget, ...]:
 
 
 def _read(text: str) -> Budget:
-    match = re.fullmatch(r"\s*([0-9][0-9,_.]*(?:e[+-]?[0-9]+)?)\s*(%?)\s*([A-Za-z_]+)\s*", text, re.ASCII)
-    try:
-        number = float(match[1].replace(",", "")) if match else 0.0
-    except ValueError:
-        number = 0.0
+    match = re.fullmatch(_FORM, text, re.ASCII)
+    number = float(match[1].replace(",", "")) if match else 0.0
     if not match or not number > 0:
         raise ArgumentError(
             "budget: expected a positive number and a quantity, such as '50% multiply_adds', '2 MB' or "

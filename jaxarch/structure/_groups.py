@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from jax.tree_util import tree_map_with_path
+from jax.tree_util import GetAttrKey, KeyPath, SequenceKey, tree_map_with_path
 
 from jaxarch._internal.errors import (
     ArgumentError,
@@ -423,7 +423,8 @@ class Groups:
         Args:
           tree: leaves with the paths and shapes that the groups were found with, or some of them. A mask can
             be cut as well, and so can a whole optimizer state: a path may have more parts in front, as in
-            `0/mu/layer/kernel`, and scalars such as a step counter stay.
+            `0/mu/layer/kernel`, and scalars such as a step counter stay. States whose arrays have other
+            shapes than the leaves are refused, such as those of Adafactor, Muon, SM3 and L-BFGS.
           kept: by group name, booleans of shape (size,): the units that stay. Groups that are left out keep
             all units.
 
@@ -437,11 +438,10 @@ class Groups:
         """
         of_atom = self._of_atoms(kept)
 
-        def smaller(path: str, leaf: Any) -> Any:
-            parts = path.split("/")
-            ends = (path, *("/".join(parts[start:]) for start in range(1, len(parts))), "")
+        def smaller(keys: KeyPath, leaf: Any) -> Any:
+            path, ends = path_name(keys), _model_paths(keys)
             axes = next((self._leaves[end] for end in ends if end in self._leaves), None)
-            if axes is None and jnp.ndim(leaf) == 0:
+            if jnp.ndim(leaf) == 0 and path not in self._leaves:
                 return leaf
             if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
                 raise ArgumentError(
@@ -450,7 +450,7 @@ class Groups:
                 )
             return _cut_as_split(leaf, axes, of_atom)
 
-        return tree_map_with_path(lambda path, leaf: smaller(path_name(path), leaf), tree)
+        return tree_map_with_path(smaller, tree)
 
     def mask(self, kept: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return a mask of the entries that `cut` keeps: the connections among the kept units.
@@ -640,6 +640,18 @@ class Groups:
             lines.append(f"{name:<{widths[0]}}  {size:>{widths[1]}}  {kind:<{widths[2]}}  {first}")
             lines += [f"{'':{before}}{other}" for other in others]
         return "\n".join(lines).replace("\0", " ")
+
+
+def _model_paths(keys: KeyPath) -> list[str]:
+    """Return the paths that a leaf of a tree may have in the model: its own, and what is behind a prefix.
+
+    The prefix ends in or behind a field or a place in a tuple, as in an optimizer's state. A dict alone may
+    be another model, whose leaves have other units.
+    """
+    places = [place for place, key in enumerate(keys) if isinstance(key, (GetAttrKey, SequenceKey))]
+    if not places:
+        return [path_name(keys)]
+    return [path_name(keys), *(path_name(keys[start:]) for start in range(places[0] + 1, len(keys) + 1))]
 
 
 def span_of(axis: Axis, names: Mapping[Axis, str]) -> Span:

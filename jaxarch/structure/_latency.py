@@ -15,7 +15,9 @@ from jaxarch._internal.trees import PyTree
 _ROUNDS, _SECONDS = 11, 0.3
 _TRIES = 10
 _CLOSE = 0.95
-"""A model that takes this share of the budget, or more, ends the search."""
+"""The search ends with a model that takes this share of the budget, or more, ..."""
+_NARROW = 0.1
+"""... if the next larger one that was measured, and takes too long, has at most this share of work more."""
 Measure = Callable[[Any], float]
 
 
@@ -57,7 +59,8 @@ def within_latency(
       ArgumentError: a limit below the latency of the smallest choice.
     """
     if dense <= limit:
-        return choose(1.0), dense
+        whole = choose(1.0)
+        return whole, measure(whole)
     smallest = choose(0.0)
     fastest = measure(smallest)
     if fastest > limit:
@@ -69,9 +72,10 @@ def within_latency(
     aim = limit * (1 + _CLOSE) / 2
     low, high = (0.0, fastest - aim), (1.0, dense - aim)
     for _ in range(_TRIES):
-        if took >= _CLOSE * limit:
+        if took >= _CLOSE * limit and high[0] - low[0] <= _NARROW:
             break
-        part = np.clip(low[1] / min(low[1] - high[1], -1e-12), 0.05, 0.95)
+        # Where latency hardly depends on the share, even the smallest model takes nearly the limit.
+        part = np.clip(low[1] / (low[1] - high[1]), 0.05, 0.95) if low[1] < 0 else 0.5
         share = low[0] + float(part) * (high[0] - low[0])
         choice = choose(share)
         seconds = measure(choice)

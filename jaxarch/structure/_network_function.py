@@ -56,6 +56,14 @@ def function_of(
     return model, about, inputs
 
 
+def check_arrays_given(**values: PyTree) -> None:
+    """Raise unless all leaves of some arguments are arrays: models are run on them."""
+    for name, of in values.items():
+        leaves = jax.tree.leaves(of)
+        if is_traced(of) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+            raise ArgumentError(f"{name}: expected arrays, since models are run; got shapes or traced values")
+
+
 def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callable[[Leaves, PyTree], Any]:
     """Return a problem's model in evaluation mode, as a function `(leaves, batch) -> outputs`.
 

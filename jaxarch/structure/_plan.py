@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +17,6 @@ from jaxarch._internal.errors import (
     ResultWarning,
     check_choice,
     check_count,
-    is_traced,
 )
 from jaxarch._internal.trees import PyTree, copied, named_leaves, placed
 from jaxarch.masks import apply_mask
@@ -37,7 +37,7 @@ from jaxarch.structure._cost import batch_of, cost_without
 from jaxarch.structure._cost_table import Counts
 from jaxarch.structure._groups import Groups, axis_groups, some_axes
 from jaxarch.structure._latency import latency, within_latency
-from jaxarch.structure._network_function import example_batch, function_of
+from jaxarch.structure._network_function import check_arrays_given, example_batch, function_of
 from jaxarch.structure._products import find_products
 from jaxarch.structure._scored_units import compared_scores, shares_of, unit_scores
 from jaxarch.structure._shrink import (
@@ -64,7 +64,7 @@ class Subject(NamedTuple):
       tree: its leaves.
       inputs: inputs to compare and to time models on.
       groups: the groups of the function.
-      batch: the number of examples that the groups were traced with.
+      batch: the number of examples that the groups were traced with; `None` if no axis is a batch.
       parameters: the paths of the leaves that count as parameters.
       finish: turns the smaller function into what the user gave: a network or a module.
     """
@@ -73,7 +73,7 @@ class Subject(NamedTuple):
     tree: PyTree
     inputs: tuple[PyTree, ...]
     groups: Groups
-    batch: int
+    batch: int | None
     parameters: Collection[str]
     finish: Callable[[Shrunk], Shrunk]
 
@@ -122,8 +122,8 @@ class Plan:
 
         It is compared with the masked model, in which all connections of the removed units are 0: on the
         inputs of the plan, and on one example more if the model can be traced with it. A `ResultWarning`
-        gives the difference if it is beyond rounding. It is, where units are normalized together: a layer
-        norm or a softmax counts a unit that is 0, and does not count one that is gone.
+        gives the difference if it is beyond rounding. It may be where units are normalized together: a
+        softmax or a variance counts a unit that is 0, and does not count one that is gone.
 
         Returns:
           `ShrunkNetwork` for a network, `ShrunkModule` for a Flax NNX module, `Shrunk` for a function.
@@ -163,7 +163,9 @@ class Plan:
 
     def _remarks(self) -> list[str]:
         lines = []
-        if self._subject.batch > 1:
+        if self._subject.batch is None:
+            lines.append("multiply-adds and activations of the whole call")
+        elif self._subject.batch > 1:
             lines.append(f"multiply-adds and activations of one example, in a batch of {self._subject.batch}")
         if self.gap is not None:
             lines.append(
@@ -174,7 +176,8 @@ class Plan:
             lines.append(f"one unit is left, which may cost accuracy; set `shares`: {some_axes(last)}")
         if whole := [name for name in self.kept if name not in self.scores]:
             lines.append(
-                f"groups left whole, by `units`, `shares` or for want of a score: {some_axes(whole)}"
+                "groups left whole, by `units`, `shares`, `round_to` or for want of a score: "
+                f"{some_axes(whole)}"
             )
         return [*lines, *self.groups.not_cut()]
 
@@ -213,12 +216,13 @@ def plan(
     met. Units with larger scores come back where they fit, so that the rest of the budget is used. `scope`
     says which scores are compared:
 
-    - `relative` (default): all units, by their score divided by the mean score of their group. Layers differ
-      in the scale of their weights, which says little about need.
+    - `relative` (default): all units, by their score divided by the mean magnitude of their group's scores.
+      Layers differ in the scale of their weights, which says little about need.
     - `global`: all units, by their scores as they are. Suits scores that estimate a change of the loss, whose
       sum over the connections of a unit estimates the change without it.
-    - `isomorphic`: units of alike groups, those of one kind with the same names and axes of leaves. Each
-      class of groups loses the same share of its units (Fang et al., Isomorphic Pruning, 2024).
+    - `isomorphic`: units of alike groups, those of one kind with the same names and axes of leaves. They are
+      ranked by their relative scores, and each class of groups loses the same share of its units (Fang et
+      al., Isomorphic Pruning, 2024).
     - `layer`: units of the same group. Every group loses the same share.
     - `knapsack`: sizes with the largest total score within the budget, by integer linear programming (as Shen
       et al., HALP, 2022, do for latency). A unit that costs much needs a larger score to stay. `Plan.gap`
@@ -240,7 +244,8 @@ def plan(
       shares: by pattern on the paths of a group's leaves, the share of its units that stays, or the smallest
         and the largest share. The first pattern that fits counts: `{"stem/*": 1.0, "*": (0.2, 1.0)}` leaves
         the stem alone and at least a fifth of every other group.
-      round_to: sizes are multiples of this number. Groups with fewer units stay whole.
+      round_to: sizes are multiples of this number. Groups with no more units than that stay whole. If no
+        multiple lies within the shares, the next smaller one is taken, or this number itself.
 
     Returns:
       `Plan`, with `kept`, `mask`, `apply()` and `cut()`.
@@ -290,16 +295,15 @@ def _subject(model: Any, about: Any, inputs: tuple[PyTree, ...]) -> Subject:
         )
     check_arrays_given(tree=tree, inputs=inputs)
     groups = axis_groups(function, tree, *inputs)
-    batch, _ = batch_of(groups, inputs)
-    return Subject(function, tree, inputs, groups, batch, {*groups._leaves}, lambda small: small)
+    return Subject(
+        function, tree, inputs, groups, found_batch(groups, inputs), {*groups._leaves}, lambda small: small
+    )
 
 
-def check_arrays_given(**values: PyTree) -> None:
-    """Raise unless all leaves of some arguments are arrays: models are run on them."""
-    for name, of in values.items():
-        leaves = jax.tree.leaves(of)
-        if is_traced(of) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
-            raise ArgumentError(f"{name}: expected arrays, since models are run; got shapes or traced values")
+def found_batch(groups: Groups, inputs: tuple[PyTree, ...]) -> int | None:
+    """Return the number of examples in the inputs; `None` if no axis is a batch."""
+    size, batch_is = batch_of(groups, inputs)
+    return size if batch_is == "found" else None
 
 
 def plan_of(
@@ -331,13 +335,12 @@ def plan_of(
         for name in found
     ]
     products = find_products(groups._program, dict.fromkeys(groups._leaves))
-    costs = cost_polynomials(groups, products, subject.batch, subject.parameters)
+    batch = subject.batch or 1
+    costs = cost_polynomials(groups, products, batch, subject.parameters)
     allocation = _Allocation(groups, costs, [*found], candidates, scope)
     chosen, seconds = _within(subject, budgets, allocation, found)
     kept = _kept(groups, found, chosen)
-    before, after = (
-        cost_without(groups, units, subject.batch, subject.parameters, products) for units in ({}, kept)
-    )
+    before, after = (cost_without(groups, units, batch, subject.parameters, products) for units in ({}, kept))
     return Plan(
         groups,
         kept,
@@ -397,7 +400,7 @@ class _Allocation:
     def _knapsack(self, limits: Limits) -> np.ndarray:
         counts, bound = knapsack(self.candidates, limits)
         total = sum(group.value(count) for group, count in zip(self.candidates, counts, strict=True))
-        self.gap = float(bound / total - 1) if total > 0 else None
+        self.gap = float((bound - total) / max(abs(bound), abs(total), 1e-300))
         return counts
 
     def _dense(self, quantity: str) -> float:
@@ -453,15 +456,17 @@ def _applied(subject: Subject, kept: dict[str, np.ndarray], mask: PyTree) -> Shr
     masked = apply_mask(mask, tree)
     small = copied(groups.cut(tree, kept))
     same, chosen, difference = smaller_function(groups, kept, small, function, masked, inputs, exact=False)
-    if longer := _one_more(subject, inputs):
-        more = smaller_function(groups, kept, small, function, masked, longer, exact=False)[2]
-        difference = max(difference, more)
+    # With another number of examples, other units may belong together: then there is nothing to compare.
+    with contextlib.suppress(ArgumentError):
+        if longer := _one_more(subject, inputs):
+            more = smaller_function(groups, kept, small, function, masked, longer, exact=False)[2]
+            difference = max(difference, more)
     if difference > groups.rounding():
         warnings.warn(
             f"apply: the outputs differ from the masked model's by {difference:.1e} of the largest, since "
             "units are normalized together with some that are gone; compare accuracies",
             ResultWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if groups._updates:
         both = chosen

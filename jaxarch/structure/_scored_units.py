@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch._internal.errors import ArgumentError, did_you_mean, shown
-from jaxarch._internal.trees import PyTree, map_selected, select_floating
+from jaxarch._internal.trees import PyTree, inexact, map_selected, select
 from jaxarch.masks._units import WORDS
 from jaxarch.structure._allocation import ranks
 from jaxarch.structure._groups import Group, Groups
@@ -82,23 +82,28 @@ def unit_scores(groups: Groups, units: Any, scores: Any, tree: PyTree, summed: b
       summed: whether a unit has the sum over its connections, and not their mean.
     """
     names = _chosen(groups, units)
-    if isinstance(scores, Mapping) and scores and set(scores) <= set(groups.groups):
+    if isinstance(scores, Mapping) and not set(groups.groups).isdisjoint(scores):
+        if unknown := [name for name in scores if name not in groups.groups]:
+            raise ArgumentError(
+                f"scores: unknown group {shown(unknown[0])}; {did_you_mean(unknown[0], groups.groups)}"
+            )
         found = {name: scores[name] for name in names if name in scores}
     else:
         if scores is None:
-            scores = map_selected(jnp.abs, select_floating(tree))
+            scores = map_selected(jnp.abs, select(inexact(tree)))
         over = groups.units_of(names).over(scores)
         found = over.sums(scores)[0] if summed else over.score(scores)
     made = {}
     for name in names:
         if name not in found:
             continue
-        score, size = np.asarray(found[name], np.float64), groups.groups[name].size
-        if score.shape != (size,) or not np.isfinite(score).all():
+        score, size = np.asarray(found[name]), groups.groups[name].size
+        is_real = any(jnp.issubdtype(score.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
+        if score.shape != (size,) or not is_real or not np.isfinite(score.astype(np.float64)).all():
             raise ArgumentError(
                 f"scores: expected {size} finite numbers for the units of {name!r}, got {shown(found[name])}"
             )
-        made[name] = score
+        made[name] = score.astype(np.float64)
     return made
 
 

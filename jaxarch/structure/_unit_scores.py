@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.extend.core import Literal as Constant
 
@@ -15,6 +16,7 @@ from jaxarch._internal.trees import PyTree, Where, matrices, named_leaves, selec
 from jaxarch.masks._units import Span
 from jaxarch.structure._flow import PRODUCTS, Program, Step, bind, literal
 from jaxarch.structure._groups import Groups, span_of
+from jaxarch.structure._network_function import check_arrays_given
 from jaxarch.structure._products import find_products
 from jaxarch.structure._scans import scan_counts
 
@@ -23,17 +25,17 @@ Statistic = Literal["rms", "std"]
 
 
 class _Moments(NamedTuple):
-    """Sums over the values of each unit, by group.
+    """The moments of the values of each unit, by group.
 
     Attributes:
-      values: the sum.
-      squares: the sum of the squares.
       counts: the number of values.
+      means: their mean.
+      spreads: the sum of their squared distances from the mean.
     """
 
-    values: dict[str, Array]
-    squares: dict[str, Array]
     counts: dict[str, Array]
+    means: dict[str, Array]
+    spreads: dict[str, Array]
 
 
 def activation(
@@ -43,7 +45,7 @@ def activation(
 
     With a_i the values of unit i over examples, places and the products that read it,
 
-        rms: sqrt(mean a_i^2)        std: sqrt(mean a_i^2 - (mean a_i)^2)
+        rms: sqrt(mean a_i^2)        std: sqrt(mean (a_i - mean a_i)^2)
 
     A unit whose activation is near 0 adds little to the next layer (`rms`). A unit whose activation hardly
     varies adds a constant, which a bias can take up (`std`). The activations are read off the traced program,
@@ -79,6 +81,9 @@ def activation(
     check_instance("groups", groups, Groups, "the result of structure.axis_groups")
     check_choice("statistic", statistic, get_args(Statistic))
     groups._check_whole(tree)
+    check_arrays_given(tree=tree, inputs=inputs)
+    if not all(np.size(leaf) for leaf in jax.tree.leaves(inputs)):
+        raise ArgumentError("inputs: expected at least one example, got arrays without entries")
     again = Groups(groups._function, groups._shapes, inputs, groups._updates, groups._beside)
     program, names = again._program, {atom: name for name, atom in again._atoms.items()}
     found = find_products(program, dict.fromkeys(again._leaves)).found
@@ -95,11 +100,11 @@ def activation(
     def moments(leaves: list[Any]) -> _Moments:
         return _run(program, leaves, read)[1]
 
-    values, squares, counts = moments([*jax.tree.leaves(tree), *jax.tree.leaves(inputs)])
+    counts, means, spreads = moments([*jax.tree.leaves(tree), *jax.tree.leaves(inputs)])
     scores = {}
     for name in (name for name in groups.groups if name in counts):
-        mean, square = values[name] / counts[name], squares[name] / counts[name]
-        scores[name] = jnp.sqrt(square if statistic == "rms" else jnp.maximum(square - mean**2, 0))
+        variance = spreads[name] / counts[name]
+        scores[name] = jnp.sqrt(variance if statistic == "std" else variance + means[name] ** 2)
     if not scores:
         raise ArgumentError("groups: no product with leaves reads any of their units")
     return scores
@@ -168,7 +173,7 @@ def _summed(step: Step, place: int) -> Sequence[int]:
 
 
 def _run(program: Program, inputs: Sequence[Any], read: Any) -> tuple[list[Any], _Moments]:
-    """Evaluate a program, and sum the values and squares of the units that its products read."""
+    """Evaluate a program, and return the moments of the units that its products read."""
     jaxpr = program.closed.jaxpr
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, program.closed.consts, strict=True))
     known.update(zip(jaxpr.invars, inputs, strict=True))
@@ -203,24 +208,42 @@ def _scan(step: Step, taken: list[Any], read: Any) -> tuple[list[Any], _Moments]
         return made[:carries], (made[carries:], inside)
 
     start, rows = taken[consts : consts + carries], taken[consts + carries :]
-    carry, (made, moments) = lax.scan(run, start, rows, params["length"], params["reverse"], params["unroll"])
-    return [*carry, *made], jax.tree.map(lambda rounds: rounds.sum(0), moments)
+    carry, (made, rounds) = lax.scan(run, start, rows, params["length"], params["reverse"], params["unroll"])
+    moments = _Moments({}, {}, {})
+    for name in rounds.counts:
+        _join(moments, name, *(of[name] for of in rounds))
+    return [*carry, *made], moments
 
 
 def _of(array: Array, spans: Sequence[tuple[int, Span]]) -> _Moments:
-    """Sum the values of each unit of an array, over all other axes."""
+    """Return the moments of each unit of an array, over all its other axes."""
     moments = _Moments({}, {}, {})
     array = jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
     for axis, span in spans:
-        others = tuple(index for index in range(array.ndim) if index != axis)
-        share = jnp.full(span.size, array.size // span.size, jnp.float32)
-        for into, along in zip(moments, (array.sum(others), (array**2).sum(others), share), strict=True):
-            for name, of_units in span.collect(along):
-                into[name] = into.get(name, 0) + of_units
+        for name, rows in span.rows(jnp.moveaxis(array, axis, 0)):
+            # Squared distances from the mean: a difference of sums of squares would lose a small spread.
+            means = rows.mean(1)
+            spreads = ((rows - means[:, None]) ** 2).sum(1)
+            counts = jnp.full(means.shape, rows.shape[1], jnp.float32)
+            _join(moments, name, counts[None], means[None], spreads[None])
     return moments
 
 
 def _take(moments: _Moments, more: _Moments) -> None:
-    for into, of in zip(moments, more, strict=True):
-        for name, of_units in of.items():
-            into[name] = into.get(name, 0) + of_units
+    """Join the moments of more values to some."""
+    for name in more.counts:
+        _join(moments, name, *(of[name][None] for of in more))
+
+
+def _join(moments: _Moments, name: str, counts: Array, means: Array, spreads: Array) -> None:
+    """Join the moments of several sets of values, along the first axis, to those of a group."""
+    if name in moments.counts:
+        before = (of[name][None] for of in moments)
+        counts, means, spreads = (
+            jnp.concatenate(pair) for pair in zip(before, (counts, means, spreads), strict=True)
+        )
+    whole = counts.sum(0)
+    mean = (counts * means).sum(0) / whole
+    spread = (spreads + counts * (means - mean[None]) ** 2).sum(0)
+    for into, joined in zip(moments, (whole, mean, spread), strict=True):
+        into[name] = joined

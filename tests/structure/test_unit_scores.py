@@ -39,6 +39,14 @@ def test_activations_are_those_that_the_next_layer_reads():
         assert close(scores, {"a[1]": of(first), "b[1]": of(second)}, 1e-4)
 
 
+def test_a_small_spread_around_a_large_mean_is_seen():
+    params = PARAMS | {"a": jnp.ones((6, 8))}
+    x = 1000 + X
+    first = np.asarray(x @ params["a"], np.float64)
+    scores = saliency.activation(GROUPS, params, x, statistic="std")
+    assert close(scores["a[1]"], first.std(0), 1e-3)
+
+
 def test_activations_are_of_the_inputs_that_are_passed():
     more = jnp.concatenate([X, 3 * X])  # The groups were found with another number of examples.
     first = jax.nn.relu(more @ PARAMS["a"])
