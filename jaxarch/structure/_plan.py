@@ -212,9 +212,8 @@ def plan(
 
     `scores` say how much each unit is needed. Scores of connections, such as those of `jaxarch.saliency`,
     give a unit the mean over its connections, or their sum where totals matter: in the scopes `global` and
-    `knapsack`. Then units go in the order of their scores until the budget is
-    met. Units with larger scores come back where they fit, so that the rest of the budget is used. `scope`
-    says which scores are compared:
+    `knapsack`. Then units go in the order of their scores until the budget is met. Units with larger scores
+    come back where they fit, so that the rest of the budget is used. `scope` says which scores are compared:
 
     - `relative` (default): all units, by their score divided by the mean magnitude of their group's scores.
       Layers differ in the scale of their weights, which says little about need.
