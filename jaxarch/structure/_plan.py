@@ -43,12 +43,13 @@ from jaxarch.structure._scored_units import compared_scores, shares_of, unit_sco
 from jaxarch.structure._shrink import (
     COMPARED,
     Shrunk,
+    compared_outputs,
     groups_in_training,
     named_if_slow,
     smaller_function,
     smaller_network,
 )
-from jaxarch.structure._size_costs import Polynomial, cost_polynomials, whole_sizes
+from jaxarch.structure._size_costs import Polynomial, cost_polynomials
 
 PlanScope = Literal["global", "relative", "isomorphic", "layer", "knapsack"]
 """Units whose scores are compared; see `plan`."""
@@ -375,7 +376,7 @@ class _Allocation:
     gap: float | None = None
 
     def __post_init__(self) -> None:
-        whole = dict(zip(self.groups.groups, whole_sizes(self.groups).tolist(), strict=True))
+        whole = {name: group.size for name, group in self.groups.groups.items()}
         self.costs = {name: cost.with_fixed(self.names, whole) for name, cost in self.costs.items()}
 
     def __call__(self, limits: Mapping[str, tuple[float, str]]) -> np.ndarray:
@@ -458,7 +459,7 @@ def _applied(subject: Subject, kept: dict[str, np.ndarray], mask: PyTree) -> Shr
     # With another number of examples, other units may belong together: then there is nothing to compare.
     with contextlib.suppress(ArgumentError):
         if longer := _one_more(subject, inputs):
-            more = smaller_function(groups, kept, small, function, masked, longer, exact=False)[2]
+            _, more = compared_outputs(groups, kept, small, chosen, function, masked, longer)
             difference = max(difference, more)
     if difference > groups.rounding():
         warnings.warn(

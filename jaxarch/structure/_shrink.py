@@ -407,10 +407,7 @@ def smaller_function(
     if same and _has_rules(groups._program):
         same = _derive_alike(function, program, small, inputs)
     chosen = function if same else program
-    whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
-    if groups._updates:
-        whole = whole[0], groups.cut(whole[1], kept)
-    difference = _difference(whole, made)
+    whole, difference = compared_outputs(groups, kept, small, chosen, function, tree, inputs)
     place, failed = _not_a_number(whole), exact and difference > groups.rounding()
     if place and (failed or _nothing_else(whole)):
         source, broken = _first_nan(groups, tree), _not_finite(tree)
@@ -430,6 +427,22 @@ def smaller_function(
             "report it"
         )
     return same, chosen, difference
+
+
+def compared_outputs(
+    groups: Groups,
+    kept: dict[str, np.ndarray],
+    small: PyTree,
+    chosen: Callable[..., Any],
+    function: Callable[..., Any],
+    tree: PyTree,
+    inputs: tuple[PyTree, ...],
+) -> tuple[PyTree, float]:
+    """Return the original's outputs, cut where they are leaves, and the smaller function's difference."""
+    whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
+    if groups._updates:
+        whole = whole[0], groups.cut(whole[1], kept)
+    return whole, _difference(whole, made)
 
 
 def _has_rules(program: Program) -> bool:

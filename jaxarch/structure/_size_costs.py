@@ -119,8 +119,3 @@ def _add(whole: Terms, terms: Terms, times: float) -> None:
     for monomial, coefficient in terms.items():
         ordered = tuple(sorted(monomial))
         whole[ordered] = whole.get(ordered, 0.0) + times * coefficient
-
-
-def whole_sizes(groups: Groups) -> np.ndarray:
-    """Return the number of units of each group, in order."""
-    return np.array([group.size for group in groups.groups.values()], int)

@@ -66,7 +66,7 @@ def activation(
 
     Raises:
       ArgumentError: anything but groups; leaves of other shapes than those of the groups; an unknown
-      statistic.
+        statistic; inputs without an example.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
