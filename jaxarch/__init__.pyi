@@ -15,6 +15,7 @@ from . import search as search
 from . import spectral as spectral
 from . import structure as structure
 from . import theory as theory
+from . import torch as torch
 from . import transforms as transforms
 from ._internal.errors import ArgumentError as ArgumentError
 from ._internal.errors import DeadStartWarning as DeadStartWarning

@@ -9,7 +9,7 @@ import jax
 import jaxlib
 import pytest
 from hypothesis import HealthCheck, settings
-from places import TESTS
+from places import MISSING_ADAPTERS, TESTS
 
 import jaxarch
 from jaxarch.__main__ import missing_of_the_lab
@@ -61,6 +61,7 @@ def data_folder() -> Path:
     return Path(folder)
 
 
+collect_ignore = [f"frameworks/test_{room}.py" for room in MISSING_ADAPTERS]
 WITH_THE_LAB = ("lab", "plots", "project")
 """Rooms of tests that need what the extra `lab` brings."""
 MISSING = missing_of_the_lab()

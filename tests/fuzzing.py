@@ -39,6 +39,7 @@ from jaxarch import ArgumentError
 
 sys.path.insert(0, str(ROOT / "docs"))
 from building import public
+from places import MISSING_ADAPTERS
 
 SEED = 38
 SECONDS = 60
@@ -270,6 +271,7 @@ def functions(beginning: str = "") -> list[public.Entry]:
         if entry.is_function
         and entry.name.startswith(beginning)
         and entry.name not in LEFT_OUT
+        and entry.section not in MISSING_ADAPTERS
         and entry.name.removeprefix("jaxarch.") not in public.SPOKEN_OF
     ]
 

@@ -1,10 +1,14 @@
 """Where the project's files are, and the code that its pages print."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
+ADAPTERS = {"torch": "torchax"}
+"""Rooms of the library for other frameworks, and the package that each needs. CI installs none of them."""
+MISSING_ADAPTERS = tuple(room for room, package in ADAPTERS.items() if find_spec(package) is None)
 
 
 def code_blocks(page, language="python"):

@@ -40,6 +40,7 @@ PAGES = {
     "saliency": ("Saliency", ("saliency",)),
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Flax NNX models", ("nnx",)),
+    "torch": ("PyTorch models", ("torch",)),
     "models": ("Models", ("models", "models._parents")),
     "data": ("Data", ("lab.data",)),
     "io": ("Files and streams", ("io",)),

@@ -26,9 +26,30 @@ class _Operation(NamedTuple):
     made: tuple[int, ...]
 
 
-def are_alike(first: ClosedJaxpr, second: ClosedJaxpr) -> bool:
-    """Return whether two programs are the same equations on the same values, ignoring calls."""
-    return _outline(first) == _outline(second)
+def are_alike(first: ClosedJaxpr, second: ClosedJaxpr, but_for_numbers: bool = False) -> bool:
+    """Return whether two programs are the same equations on the same values, ignoring calls.
+
+    Args:
+      first: a program.
+      second: another program.
+      but_for_numbers: whether single numbers may differ, outside of loops and branches.
+    """
+    one, other = _outline(first), _outline(second)
+    return (_without_numbers(one) == _without_numbers(other)) if but_for_numbers else one == other
+
+
+def _without_numbers(outline: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace the constants of shape () in an outline by their dtypes."""
+    shapes, lines, outputs = outline
+
+    def blank(value: Any) -> Any:
+        return value[:2] if isinstance(value, tuple) and value[0] == () else value
+
+    return (
+        shapes,
+        [(name, params, (*map(blank, taken),), made) for name, params, taken, made in lines],
+        outputs,
+    )
 
 
 def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:

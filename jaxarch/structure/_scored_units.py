@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -89,10 +90,17 @@ def unit_scores(groups: Groups, units: Any, scores: Any, tree: PyTree, summed: b
             )
         found = {name: scores[name] for name in names if name in scores}
     else:
-        if scores is None:
-            scores = map_selected(jnp.abs, select(inexact(tree)))
+        weights = scores is None
+        scores = select(inexact(tree)) if weights else scores
         over = groups.units_of(names).over(scores)
-        found = over.sums(scores)[0] if summed else over.score(scores)
+
+        # One program: as single operations, all of these sums compile for seconds.
+        @jax.jit
+        def scored(scores: PyTree) -> dict[str, Any]:
+            scores = map_selected(jnp.abs, scores) if weights else scores
+            return over.sums(scores)[0] if summed else over.score(scores)
+
+        found = scored(scores)
     made = {}
     for name in names:
         if name not in found:

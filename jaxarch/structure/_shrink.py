@@ -323,7 +323,9 @@ def _equal(first: Folded, second: Folded) -> bool:
     return (
         first.kept.keys() == second.kept.keys()
         and all(np.array_equal(units, second.kept[name]) for name, units in first.kept.items())
-        and all(one is other or _difference(one, other) <= _NO_MORE_THAN_ROUNDING for one, other in leaves)
+        and all(
+            one is other or relative_difference(one, other) <= _NO_MORE_THAN_ROUNDING for one, other in leaves
+        )
     )
 
 
@@ -399,10 +401,10 @@ def smaller_function(
 
     Returns:
       A boolean, true if the original function takes the smaller arrays unchanged; a function that takes them;
-      and its difference from the original, as `_difference` measures it.
+      and its difference from the original, as `relative_difference` measures it.
     """
     program = jax.jit(groups.smaller(kept))
-    same = _takes(function, program, small, *inputs)
+    same = runs_alike(function, program, small, *inputs)
     # Custom derivative rules are not part of the compared programs, so gradients are compared as well.
     if same and _has_rules(groups._program):
         same = _derive_alike(function, program, small, inputs)
@@ -442,7 +444,7 @@ def compared_outputs(
     whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
     if groups._updates:
         whole = whole[0], groups.cut(whole[1], kept)
-    return whole, _difference(whole, made)
+    return whole, relative_difference(whole, made)
 
 
 def _has_rules(program: Program) -> bool:
@@ -482,7 +484,7 @@ def _derive_alike(
         return False  # The rule mixes units that were cut; differentiating the program raises this error.
     except Exception:
         return True  # The function has no gradient.
-    return _difference(of_program, gradient(function)) <= 1e-4
+    return relative_difference(of_program, gradient(function)) <= 1e-4
 
 
 def _not_a_number(outputs: PyTree) -> str | None:
@@ -538,17 +540,30 @@ def _has_nan(value: Value) -> bool:
     return jnp.issubdtype(value.number.dtype, jnp.inexact) and bool(np.isnan(value.number).any())
 
 
-def _takes(function: Callable[..., Any], program: Callable[..., Any], *arguments: PyTree) -> bool:
-    """Return whether a function of the smaller arrays traces, operation by operation, to a program."""
+def runs_alike(
+    function: Callable[..., Any],
+    program: Callable[..., Any],
+    *arguments: PyTree,
+    but_for_numbers: bool = False,
+) -> bool:
+    """Return whether a function of the smaller arrays traces, operation by operation, to a program.
+
+    Args:
+      function: the function.
+      program: the program of the smaller arrays.
+      *arguments: the smaller arrays, and the inputs.
+      but_for_numbers: whether single numbers in the program may differ, such as the number of units that a
+        mean divides by.
+    """
     expected = jax.make_jaxpr(program)(*arguments)
     try:
         given = jax.make_jaxpr(function)(*arguments)
     except Exception:
         return False
-    return are_alike(given, expected)
+    return are_alike(given, expected, but_for_numbers)
 
 
-def _difference(whole: PyTree, made: PyTree) -> float:
+def relative_difference(whole: PyTree, made: PyTree) -> float:
     """Return the largest difference of two trees of outputs, each leaf in units of its largest number.
 
     That is the largest finite number of the leaf in the first tree.
@@ -705,12 +720,12 @@ def _smaller_problem(
 
     arguments = (small.params, small.state, example_batch(problem, _TRACED))
     changes: dict[str, Any] = {"init": init}
-    if not _takes(problem.loss, loss, *arguments, jax.random.key(0)):
+    if not runs_alike(problem.loss, loss, *arguments, jax.random.key(0)):
         changes["loss"] = loss
     if not same_function:
         changes["predict"] = by_its_program(_on_leaves(problem.predict, params, state))  # type: ignore[arg-type]
     if problem.metrics is not None:
         metrics = by_its_program(_on_leaves(problem.metrics, params, state))
-        if not _takes(problem.metrics, metrics, *arguments):
+        if not runs_alike(problem.metrics, metrics, *arguments):
             changes["metrics"] = metrics
     return dataclasses.replace(problem, **changes)

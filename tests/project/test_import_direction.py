@@ -33,7 +33,7 @@ LIBRARY = [
     ["search"],
     ["certificates"],
     ["models"],
-    ["nnx"],
+    ["nnx", "torch"],
     ["plots"],
 ]
 LAB = [

@@ -1,0 +1,238 @@
+"""Which PyTorch models can be made smaller in one plain call, and does the result compute the right thing?
+
+    pip install '.[torch]' timm torch-pruning
+    python benchmarks/pytorch_models.py --results rows               # some three hours on CPU, resumable
+    python benchmarks/pytorch_models.py --results rows --models resnet18 timm/mixer_s32_224
+    python benchmarks/pytorch_models.py --results rows --page docs/coverage.md
+
+The models are those of torchvision that classify or segment pictures or classify videos, up to 150 million
+parameters, and small models of timm, one a family. None was made for jaxarch. They have random weights: those
+of their constructors, with normal numbers where a whole array would be 0, and random batch norm statistics.
+
+- jaxarch: `jaxarch.torch.plan(model, x, budget="50% multiply_adds")` and its `apply()`. The smaller model is
+  compared with the masked one on batches of 2 and of 3 examples. If there is no smaller module, since the
+  code fixes the number of heads, a second plan leaves heads whole.
+- Torch-Pruning: a `BasePruner` by magnitude with half of the channels of each layer, the classifier's outputs
+  ignored, and a call of the model afterwards. It is told nothing else, such as numbers of heads.
+
+Each model and each library has a process of its own, for ten minutes at most. Seconds are wall-clock time on
+one CPU core that other work may share. XLA compiles without optimization here, since each program runs once.
+
+The answer is docs/coverage.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 600
+LARGEST = 150e6
+QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+TIMM = [
+    "resnetv2_50",
+    "vit_tiny_patch16_224",
+    "convnextv2_atto",
+    "efficientnet_lite0",
+    "mobilenetv4_conv_small",
+    "nfnet_f0",
+    "mixer_s32_224",
+    "resmlp_12_224",
+    "coatnet_0_224",
+    "levit_128s",
+    "edgenext_xx_small",
+    "poolformer_s12",
+    "pvt_v2_b0",
+    "cait_xxs24_224",
+    "xcit_nano_12_p16_224",
+    "ghostnet_100",
+    "repvgg_a0",
+    "dla34",
+    "hrnet_w18_small",
+    "res2net50_26w_4s",
+    "mobilevit_xxs",
+    "fastvit_t8",
+    "eva02_tiny_patch14_224",
+    "cspresnet50",
+    "dpn68",
+    "inception_v4",
+    "selecsls42",
+    "ese_vovnet19b_dw",
+    "twins_pcpvt_small",
+    "skresnet18",
+    "rexnet_100",
+    "mambaout_femto",
+    "davit_tiny",
+    "crossvit_tiny_240",
+    "mobileone_s0",
+]
+NOT_ASKED = ("rcnn", "ssd", "retinanet", "fcos", "raft", "quantized")
+
+
+def names() -> list[str]:
+    """Return all models to try, small ones first."""
+    import torchvision
+
+    def size(name: str) -> int:
+        return int(torchvision.models.get_model_weights(name).DEFAULT.meta["num_params"])
+
+    found = [name for name in torchvision.models.list_models() if not any(part in name for part in NOT_ASKED)]
+    sizes = {name: size(name) for name in found}
+    return [
+        *(name for name in sorted(found, key=sizes.__getitem__) if sizes[name] <= LARGEST),
+        *(f"timm/{name}" for name in TIMM),
+    ]
+
+
+def made(name: str) -> tuple[Any, Any, int]:
+    """Return a model with random weights, an input, and the number of its outputs."""
+    import torch
+
+    torch.manual_seed(0)
+    if name.startswith("timm/"):
+        import timm
+
+        model, outputs = timm.create_model(name.removeprefix("timm/"), pretrained=False), 1000
+        shape: tuple[int, ...] = model.default_cfg["input_size"]
+    else:
+        import torchvision
+
+        arguments: dict[str, Any] = {"weights": None}
+        if segments := any(part in name for part in ("deeplab", "fcn", "lraspp")):
+            arguments["weights_backbone"] = None
+        if name in ("googlenet", "inception_v3"):
+            arguments["init_weights"] = False
+        model = torchvision.models.get_model(name, **arguments)
+        weights = torchvision.models.get_model_weights(name).DEFAULT
+        outputs = 21 if segments else len(weights.meta["categories"])
+        frames = (16,) if outputs == 400 else ()
+        side = 64 if frames and name != "s3d" else 224
+        shape = (3, *frames, side, side)
+    with torch.no_grad():
+        for tensor in model.parameters():
+            if tensor.numel() > 1 and not tensor.any():
+                tensor.normal_(std=0.05)
+        for layer_name, tensor in model.named_buffers():
+            if layer_name.endswith("running_mean"):
+                tensor.normal_(std=0.1)
+            elif layer_name.endswith("running_var"):
+                tensor.uniform_(0.5, 1.5)
+    return model.eval(), torch.randn(2, *shape), outputs
+
+
+def by_jaxarch(name: str) -> dict[str, Any]:
+    """Return what became of a model with jaxarch."""
+    import jaxarch.torch
+
+    model, x, _ = made(name)
+    row = planned(model, x, None)
+    kinds = [kind for kind in row["kinds"] if kind in ("neurons", "channels")]
+    if not row["module"] and "heads" in row["kinds"] and kinds:
+        try:
+            row["without heads"] = planned(model, x, kinds)
+        except jaxarch.ArgumentError as error:
+            row["without heads"] = {"module": False, "why": str(error)}
+    return row
+
+
+def planned(model: Any, x: Any, units: Any) -> dict[str, Any]:
+    """Return what became of a model with one plan."""
+    import jaxarch.torch
+
+    begun = time.perf_counter()
+    plan = jaxarch.torch.plan(model, x, budget="50% multiply_adds", units=units)
+    planned = time.perf_counter() - begun
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        small = plan.apply()
+    return {
+        "parameters": plan.before.parameters,
+        "groups": len(plan.groups.groups),
+        "kinds": sorted({group.kind for group in plan.groups.groups.values()}),
+        "multiply_adds": plan.before.multiply_adds,
+        "share": plan.after.multiply_adds / plan.before.multiply_adds,
+        "seconds": planned,
+        "apply seconds": time.perf_counter() - begun - planned,
+        "difference": small.difference,
+        "module": small.model is not None,
+        "why": small.why,
+        "not cut": plan.groups.not_cut(),
+    }
+
+
+def by_torch_pruning(name: str) -> dict[str, Any]:
+    """Return what became of a model with Torch-Pruning."""
+    import torch
+    import torch_pruning
+
+    model, x, outputs = made(name)
+    ignored = [
+        layer
+        for layer in model.modules()
+        if getattr(layer, "out_features", None) == outputs or getattr(layer, "out_channels", None) == outputs
+    ]
+    before, _ = torch_pruning.utils.count_ops_and_params(model, x[:1])
+    begun = time.perf_counter()
+    pruner = torch_pruning.pruner.BasePruner(
+        model,
+        x,
+        importance=torch_pruning.importance.MagnitudeImportance(p=1),
+        pruning_ratio=0.5,
+        ignored_layers=ignored,
+    )
+    pruner.step()
+    seconds = time.perf_counter() - begun
+    with torch.no_grad():
+        model(x)
+    after, _ = torch_pruning.utils.count_ops_and_params(model, x[:1])
+    return {"seconds": seconds, "share": after / before}
+
+
+LIBRARIES = {"jaxarch": by_jaxarch, "Torch-Pruning": by_torch_pruning}
+
+
+def one(name: str, library: str) -> dict[str, Any]:
+    """Try a model with a library in a process of its own; a failure is a row too."""
+    command = [sys.executable, __file__, "--one", name, "--library", library]
+    environment = os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICKLY}"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"more than {PATIENCE} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode == 0 and lines:
+        return json.loads(lines[-1])
+    return {"failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:300]}
+
+
+def main() -> None:
+    """Try all models that have no row yet, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, help="a folder with one JSON file per model and library")
+    parser.add_argument("--models", nargs="*", help="some models only")
+    parser.add_argument("--page", type=Path, help="write the page from the results instead")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--library", choices=LIBRARIES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(LIBRARIES[arguments.library](arguments.one)))
+        return
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    for name in arguments.models or names():
+        for library in LIBRARIES:
+            file = arguments.results / f"{name.replace('/', '-')} {library}.json"
+            if not file.exists():
+                row = {"model": name, "library": library, **one(name, library)}
+                file.write_text(json.dumps(row))
+                print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

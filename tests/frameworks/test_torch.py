@@ -1,0 +1,247 @@
+"""PyTorch modules become functions and smaller modules. These tests need the extra `torch`."""
+
+import copy
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import jaxarch.torch
+from jaxarch import ArgumentError, ResultWarning
+
+
+class Residual(nn.Module):
+    """A residual block with a grouped convolution, a group norm and a shared weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.into = nn.Conv2d(8, 16, 1)
+        self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.norm = nn.BatchNorm2d(16)
+        self.out = nn.Conv2d(16, 8, 1, bias=False)
+
+    def forward(self, x):
+        return x + self.out(torch.relu(self.norm(self.depthwise(self.into(x)))))
+
+
+class Attention(nn.Module):
+    """Attention with its number of heads in an attribute, as in timm."""
+
+    def __init__(self, width=12, heads=3):
+        super().__init__()
+        self.heads, self.each, self.inner = heads, width // heads, width
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        qkv = self.qkv(x).reshape(*x.shape[:2], 3, self.heads, self.each).permute(2, 0, 3, 1, 4)
+        values = nn.functional.scaled_dot_product_attention(*qkv)
+        return self.out(values.transpose(1, 2).reshape(*x.shape[:2], self.inner))
+
+
+def convolutions():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), Residual(), Residual(), nn.Flatten(), nn.Linear(8 * 16, 5)
+    )
+
+
+def drawn(model):
+    """A module in evaluation mode whose buffers are drawn too."""
+    torch.manual_seed(0)
+    for name, tensor in model.named_buffers():
+        if name.endswith("running_var"):
+            tensor.uniform_(0.5, 2)
+        elif name.endswith("running_mean"):
+            tensor.normal_()
+    return model.eval()
+
+
+@pytest.fixture
+def model():
+    return drawn(convolutions())
+
+
+@pytest.fixture
+def x():
+    return torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+
+
+def outputs(model, *inputs):
+    with torch.no_grad():
+        return model(*inputs).numpy()
+
+
+def masked(model, plan):
+    """The module with zeros at the connections of the units that go."""
+    model = copy.deepcopy(model)
+    kept = plan.groups.mask(plan.kept)
+    with torch.no_grad():
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if name in kept:
+                tensor *= torch.from_numpy(np.asarray(kept[name]))
+    return model
+
+
+def test_the_function_computes_what_the_module_does(model, x):
+    function, tree = jaxarch.torch.as_function(model)
+    assert np.allclose(jax.jit(function)(tree, jnp.asarray(x.numpy())), outputs(model, x), atol=1e-5)
+
+
+def test_the_arrays_are_copies(model):
+    _, tree = jaxarch.torch.as_function(model)
+    before = np.array(tree["0.weight"])
+    with torch.no_grad():
+        model[0].weight.add_(1)
+    assert np.array_equal(tree["0.weight"], before)
+
+
+def test_a_plan_returns_a_module_that_computes_what_the_masked_one_does(model, x):
+    plan = jaxarch.torch.plan(model, x, budget="50% multiply_adds")
+    small = plan.apply()
+    assert plan.after.multiply_adds <= 0.5 * plan.before.multiply_adds
+    more = torch.randn(3, 3, 4, 4)
+    assert np.allclose(outputs(small.model, more), outputs(masked(model, plan), more), atol=1e-5)
+    sizes = [layer.weight.shape[0] for layer in small.model.modules() if isinstance(layer, nn.Conv2d)]
+    assert sizes != [layer.weight.shape[0] for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+
+
+def test_layers_carry_their_new_sizes(model, x):
+    small = jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply().model
+    for layer in small.modules():
+        if isinstance(layer, nn.Conv2d):
+            assert (layer.out_channels, layer.in_channels // layer.groups) == layer.weight.shape[:2]
+        if isinstance(layer, nn.BatchNorm2d):
+            assert layer.num_features == layer.weight.shape[0]
+
+
+def test_a_smaller_module_trains_and_shares_no_memory(model, x):
+    small = jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply()
+    before = [np.array(leaf) for leaf in jax.tree.leaves(small.tree)]
+    whole = outputs(model, x)
+    small.model.train()
+    optimizer = torch.optim.SGD(small.model.parameters(), lr=0.1)
+    small.model(x).square().sum().backward()
+    optimizer.step()
+    assert all(map(np.array_equal, before, jax.tree.leaves(small.tree)))
+    assert np.array_equal(outputs(model, x), whole)
+
+
+def test_the_state_dict_loads_into_a_module_of_the_smaller_sizes(model, x):
+    small = jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply()
+    other = copy.deepcopy(small.model)
+    with torch.no_grad():
+        for tensor in other.parameters():
+            tensor.zero_()
+    other.load_state_dict(small.state_dict)
+    assert np.array_equal(outputs(other, x), outputs(small.model, x))
+
+
+def test_heads_that_an_attribute_counts_are_cut():
+    model = drawn(nn.Sequential(nn.Linear(5, 12), Attention(), nn.Linear(12, 2)))
+    x = torch.randn(2, 7, 5)
+    plan = jaxarch.torch.plan(model, x, budget="70% multiply_adds", units="heads")
+    small = plan.apply()
+    assert small.model[1].heads < 3
+    assert np.allclose(outputs(small.model, x), outputs(masked(model, plan), x), atol=1e-5)
+
+
+def test_a_module_that_fixes_its_heads_says_so_and_leaves_a_function_and_tensors():
+    class Fixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.MultiheadAttention(12, 3, batch_first=True)
+
+        def forward(self, x):
+            return self.inner(x, x, x, need_weights=False)[0]
+
+    model, x = drawn(Fixed()), torch.randn(2, 7, 12)
+    small = jaxarch.torch.plan(model, x, budget="70% multiply_adds").apply()
+    assert small.model is None
+    assert "leave heads whole" in small.why and "no smaller module" in str(small)
+    assert small.state_dict["inner.in_proj_weight"].shape[0] < 36
+    made = {name: jnp.asarray(tensor.numpy()) for name, tensor in small.state_dict.items()}
+    assert small.function(made, jnp.asarray(x.numpy())).shape == (2, 7, 12)
+
+
+def test_a_shared_weight_stays_shared():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    model[2].weight, model[2].bias = nn.Parameter(model[2].weight), model[0].bias
+    small = jaxarch.torch.plan(drawn(model), torch.ones(1, 4), budget="50% parameters").apply()
+    assert small.model[2].bias is small.model[0].bias
+    assert small.model[0].out_features == small.model[2].out_features < 8
+
+
+def test_a_mean_over_units_divides_by_the_new_number_and_is_reported():
+    model = drawn(nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 2)))
+    x = torch.randn(3, 4)
+    with pytest.warns(ResultWarning, match="module"):
+        small = jaxarch.torch.plan(model, x, budget="50% multiply_adds", units="features").apply()
+    assert small.model[1].normalized_shape == (4,)
+
+
+def test_what_does_nothing_goes_exactly(model, x):
+    with torch.no_grad():
+        model[1].out.weight[:, 4:] = 0
+    small = jaxarch.torch.shrink(model, x)
+    assert small.model[1].into.out_channels == small.model[1].depthwise.groups == 4
+    assert np.allclose(outputs(small.model, x), outputs(model, x), atol=1e-5)
+
+
+def test_scores_are_tensors_by_name(model, x):
+    model(x).square().sum().backward()
+    taylor = {name: (p * p.grad).abs() for name, p in model.named_parameters()}
+    plan = jaxarch.torch.plan(model, x, budget="50% multiply_adds", scores=taylor, scope="global")
+    name = "1.into.bias[0]" if "1.into.bias[0]" in plan.scores else next(iter(plan.scores))
+    assert np.isfinite(plan.scores[name]).all()
+    with pytest.raises(ArgumentError, match="no parameter"):
+        jaxarch.torch.plan(model, x, budget="50% multiply_adds", scores={"other": torch.ones(3)})
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop])
+def test_an_optimizer_goes_on_with_the_cut_state(model, x, make):
+    settings = {"momentum": 0.9} if make is torch.optim.SGD else {}
+    optimizer = make(model.parameters(), lr=1e-3, **settings)
+    model(x).square().sum().backward()
+    optimizer.step()
+    small = jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply()
+    after = make(small.model.parameters(), lr=1e-3, **settings)
+    after.load_state_dict(small.optimizer_state(optimizer))
+    kept = small.groups.mask(small.kept)
+    first = model[0].weight, small.model[0].weight
+    for name, value in optimizer.state[first[0]].items():
+        now = after.state[first[1]][name]
+        if value.numel() > 1:
+            assert np.array_equal(now.flatten(), value.flatten()[kept["0.weight"].ravel()])
+    small.model(x).square().sum().backward()
+    after.step()
+    with pytest.raises(ArgumentError, match="not of the original"):
+        small.optimizer_state(after)
+
+
+def test_a_state_of_other_shapes_is_refused(model, x):
+    optimizer = torch.optim.Adafactor(model.parameters())
+    model(x).square().sum().backward()
+    optimizer.step()
+    small = jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply()
+    with pytest.raises(ArgumentError, match="begin with a new optimizer"):
+        small.optimizer_state(optimizer)
+
+
+def test_modules_that_cannot_be_read_are_refused(model, x):
+    with pytest.raises(ArgumentError, match=r"call model.eval\(\)"):
+        jaxarch.torch.as_function(convolutions().train())
+    with pytest.raises(ArgumentError, match="expected a PyTorch module, got"):
+        jaxarch.torch.as_function(3)
+    with pytest.raises(ArgumentError, match="64"):
+        jaxarch.torch.as_function(nn.Linear(2, 2).double().eval())
+    with pytest.raises(ArgumentError, match="torchax cannot translate it"):
+        jaxarch.torch.plan(model, torch.ones(1, 7), budget="50% parameters")
+
+
+def test_half_precision_keeps_its_dtype(x):
+    model = drawn(convolutions()).bfloat16()
+    small = jaxarch.torch.plan(model, x.bfloat16(), budget="50% multiply_adds").apply()
+    assert {tensor.dtype for tensor in small.state_dict.values()} == {torch.bfloat16, torch.int64}
+    assert small.model is not None
