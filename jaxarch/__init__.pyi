@@ -2,6 +2,7 @@
 
 from . import certificates as certificates
 from . import io as io
+from . import keras as keras
 from . import lab as lab
 from . import masks as masks
 from . import metrics as metrics

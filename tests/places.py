@@ -6,7 +6,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-ADAPTERS = {"torch": "torchax"}
+ADAPTERS = {"torch": "torchax", "keras": "keras"}
 """Rooms of the library for other frameworks, and the package that each needs. CI installs none of them."""
 MISSING_ADAPTERS = tuple(room for room, package in ADAPTERS.items() if find_spec(package) is None)
 

@@ -41,6 +41,7 @@ PAGES = {
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Flax NNX models", ("nnx",)),
     "torch": ("PyTorch models", ("torch",)),
+    "keras": ("Keras models", ("keras",)),
     "models": ("Models", ("models", "models._parents")),
     "data": ("Data", ("lab.data",)),
     "io": ("Files and streams", ("io",)),

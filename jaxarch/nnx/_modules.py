@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from flax import nnx
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, copied, named_leaves, path_name, placed
 from jaxarch.structure._flow import follow, fresh
+from jaxarch.structure._framework_models import Made, ShrunkModel, fields_of, smaller_model
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._liveness import reached
 from jaxarch.structure._network_function import check_arrays_given
@@ -59,15 +61,14 @@ def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ShrunkModule(Shrunk):
+class ShrunkModule(ShrunkModel):
     """A smaller module. `print` shows the removed units.
 
     Attributes:
       model: the module with smaller arrays, and with their sizes in its layers. It is `None` if the module's
         code does not take them, for instance because it fixes the number of heads. Then use `function`.
+      why: the reason if there is no `model`; otherwise empty.
     """
-
-    model: Any
 
 
 def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
@@ -100,7 +101,7 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
       2 (2, 2)
     """
     read = _read(model, inputs)
-    return read.finish(shrink_function(read.function, read.tree, inputs, read.updates))
+    return read.finish(shrink_function(read.function, read.tree, inputs, read.updates), exact=True)
 
 
 def plan(
@@ -152,7 +153,8 @@ def plan(
     groups = Groups(read.function, read.tree, inputs, read.updates)
     parameters = {*named_leaves(nnx.state(model, nnx.Param))}
     batch = found_batch(groups, inputs)
-    subject = Subject(read.function, read.tree, inputs, groups, batch, parameters, read.finish)
+    finish = partial(read.finish, exact=False)
+    subject = Subject(read.function, read.tree, inputs, groups, batch, parameters, finish)
     return plan_of(subject, budget, scores, scope, units, shares, round_to)
 
 
@@ -169,7 +171,7 @@ class _Read(NamedTuple):
     function: Callable[..., Any]
     tree: PyTree
     updates: bool
-    finish: Callable[[Shrunk], ShrunkModule]
+    finish: Callable[..., ShrunkModule]
 
 
 def _read(model: nnx.Module, inputs: tuple[PyTree, ...]) -> _Read:
@@ -187,15 +189,15 @@ def _read(model: nnx.Module, inputs: tuple[PyTree, ...]) -> _Read:
         after = named_leaves(_split(module)[2])
         return outputs, {path: after[path] for path in written}
 
-    def finish(small: Shrunk) -> ShrunkModule:
-        made = None
-        if small.same_function:
-            made = nnx.merge(graph, *copied((random, small.tree)), copy=True)
+    def finish(small: Shrunk, exact: bool) -> ShrunkModule:
+        def made() -> Made:
+            module = nnx.merge(graph, *copied((random, small.tree)), copy=True)
             nodes = dict(nnx.iter_graph(model))
-            for path, node in nnx.iter_graph(made):
+            for path, node in nnx.iter_graph(module):
                 _write_sizes(node, nodes[path])
-        fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
-        return ShrunkModule(**fields, model=made)
+            return module, function
+
+        return ShrunkModule(**fields_of(small), **smaller_model(small, [made], inputs, exact))
 
     return _Read(function, tree, bool(written), finish)
 

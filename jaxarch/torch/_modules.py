@@ -10,10 +10,11 @@ import jax
 
 from jaxarch._internal.errors import from_extra
 from jaxarch._internal.trees import PyTree
+from jaxarch.structure._framework_models import ShrunkModel
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._network_function import check_arrays_given
 from jaxarch.structure._plan import Plan, PlanScope, Shares, Subject, found_batch, plan_of
-from jaxarch.structure._shrink import Shrunk, shrink_function
+from jaxarch.structure._shrink import shrink_function
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +54,7 @@ def as_function(model: nn.Module) -> tuple[Callable[..., Any], dict[str, jax.Arr
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ShrunkModule(Shrunk):
+class ShrunkModule(ShrunkModel):
     """A smaller PyTorch module. `print` shows the removed units.
 
     Attributes:
@@ -64,8 +65,6 @@ class ShrunkModule(Shrunk):
       state_dict: the smaller tensors by name, as `model.state_dict()` would return them.
     """
 
-    model: Any
-    why: str
     state_dict: dict[str, torch.Tensor]
     _names: dict[nn.Parameter, str] = dataclasses.field(repr=False)
 
@@ -87,11 +86,6 @@ class ShrunkModule(Shrunk):
         from jaxarch.torch._optimizer_states import cut_state
 
         return cut_state(optimizer, self._names, self.groups, self.kept)
-
-    def _lines(self) -> list[str]:
-        *lines, numbers, compared = super()._lines()
-        how = f"no smaller module: {self.why}" if self.model is None else "the module has these sizes"
-        return [*lines, f"{numbers.split(';')[0]}; {how}", compared]
 
 
 def shrink(model: nn.Module, *inputs: PyTree) -> ShrunkModule:

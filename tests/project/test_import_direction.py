@@ -33,7 +33,7 @@ LIBRARY = [
     ["search"],
     ["certificates"],
     ["models"],
-    ["nnx", "torch"],
+    ["nnx", "torch", "keras"],
     ["plots"],
 ]
 LAB = [
