@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,7 +13,7 @@ from jaxarch._internal.trees import PyTree, copied
 from jaxarch.structure import _framework_models
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._network_function import check_arrays_given
-from jaxarch.structure._plan import Plan, PlanScope, Shares, Subject, found_batch, plan_of
+from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, Subject, found_batch, plan_of
 from jaxarch.structure._shrink import Shrunk, shrink_function
 
 if TYPE_CHECKING:
@@ -116,12 +116,13 @@ def shrink(model: keras.Model, *inputs: PyTree) -> ShrunkModel:
 def plan(
     model: keras.Model,
     *inputs: PyTree,
-    budget: str | Sequence[str],
+    budget: str | Sequence[str] | None = None,
     scores: Any = None,
     scope: PlanScope = "relative",
     units: str | Sequence[str] | None = None,
     shares: Shares | None = None,
     round_to: int = 1,
+    kept: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Choose the units of a Keras model to keep, so that it meets a budget: `structure.plan` for Keras.
 
@@ -137,6 +138,7 @@ def plan(
       units: see `structure.plan`.
       shares: see `structure.plan`.
       round_to: see `structure.plan`.
+      kept: see `structure.plan`.
 
     Returns:
       `Plan`. Its `apply()` returns a `ShrunkModel`.
@@ -165,7 +167,7 @@ def plan(
         parameters,
         lambda small: _finished(small, model, inputs, exact=False),
     )
-    return plan_of(subject, budget, scores, scope, units, shares, round_to)
+    return plan_of(subject, Options(budget, scores, scope, units, shares, round_to, kept))
 
 
 def _finished(small: Shrunk, model: keras.Model, inputs: tuple[PyTree, ...], exact: bool) -> ShrunkModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from jaxarch.structure._framework_models import Made, ShrunkModel, fields_of, sm
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._liveness import reached
 from jaxarch.structure._network_function import check_arrays_given
-from jaxarch.structure._plan import Plan, PlanScope, Shares, Subject, found_batch, plan_of
+from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, Subject, found_batch, plan_of
 from jaxarch.structure._shrink import Shrunk, shrink_function
 from jaxarch.structure._tracing import passed_on, traced
 
@@ -107,12 +107,13 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
 def plan(
     model: nnx.Module,
     *inputs: PyTree,
-    budget: str | Sequence[str],
+    budget: str | Sequence[str] | None = None,
     scores: Any = None,
     scope: PlanScope = "relative",
     units: str | Sequence[str] | None = None,
     shares: Shares | None = None,
     round_to: int = 1,
+    kept: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Choose the units of a module to keep, so that it meets a budget: `structure.plan` for modules.
 
@@ -131,6 +132,7 @@ def plan(
       units: see `structure.plan`.
       shares: see `structure.plan`.
       round_to: see `structure.plan`.
+      kept: see `structure.plan`.
 
     Returns:
       `Plan`. Its `apply()` returns a `ShrunkModule`. Its `model` is `None` if the module's code fixes the
@@ -155,7 +157,7 @@ def plan(
     batch = found_batch(groups, inputs)
     finish = partial(read.finish, exact=False)
     subject = Subject(read.function, read.tree, inputs, groups, batch, parameters, finish)
-    return plan_of(subject, budget, scores, scope, units, shares, round_to)
+    return plan_of(subject, Options(budget, scores, scope, units, shares, round_to, kept))
 
 
 class _Read(NamedTuple):

@@ -1,4 +1,4 @@
-"""Optax transformations: fixed and changing masks, clipped scores, mirror descent, proximal steps."""
+"""Optax transformations: fixed and changing masks, clipped scores, mirror descent, penalties."""
 
 from jaxarch.optim._clip_scores import clip_scores as clip_scores
 from jaxarch.optim._find_mask import find_mask as find_mask
@@ -13,3 +13,6 @@ from jaxarch.optim._sparse import at_random as at_random
 from jaxarch.optim._sparse import sparse as sparse
 from jaxarch.optim._stop_at import StopState as StopState
 from jaxarch.optim._stop_at import stop_at as stop_at
+from jaxarch.optim._unit_penalties import GrowingState as GrowingState
+from jaxarch.optim._unit_penalties import add_group_lasso as add_group_lasso
+from jaxarch.optim._unit_penalties import add_growing_penalty as add_growing_penalty

@@ -3,6 +3,7 @@
 from jaxarch.structure import distances, graphs
 from jaxarch.structure._cost import cost, cost_of
 from jaxarch.structure._cost_table import Cost, Counts, LayerCost
+from jaxarch.structure._cut_files import load_cut, save_cut
 from jaxarch.structure._groups import Folded, Group, Groups, axis_groups
 from jaxarch.structure._layer_units import LayerUnits, layer_units
 from jaxarch.structure._plan import Plan, plan
@@ -29,7 +30,9 @@ __all__ = [
     "distances",
     "graphs",
     "layer_units",
+    "load_cut",
     "plan",
+    "save_cut",
     "shrink",
     "unit_graph",
     "weights_of",

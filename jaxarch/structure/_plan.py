@@ -177,7 +177,7 @@ class Plan:
             lines.append(f"one unit is left, which may cost accuracy; set `shares`: {some_axes(last)}")
         if whole := [name for name in self.kept if name not in self.scores]:
             lines.append(
-                "groups left whole, by `units`, `shares`, `round_to` or for want of a score: "
+                "groups left whole, by `units`, `shares`, `round_to`, `kept` or for want of a score: "
                 f"{some_axes(whole)}"
             )
         return [*lines, *self.groups.not_cut()]
@@ -188,12 +188,13 @@ def plan(
     about: Any,
     /,
     *inputs: PyTree,
-    budget: str | Sequence[str],
+    budget: str | Sequence[str] | None = None,
     scores: Any = None,
     scope: PlanScope = "relative",
     units: str | Sequence[str] | None = None,
     shares: Shares | None = None,
     round_to: int = 1,
+    kept: Mapping[str, Any] | None = None,
 ) -> Plan:
     r"""Choose the neurons, channels and heads to keep, so that a model meets a budget.
 
@@ -246,13 +247,16 @@ def plan(
         the stem alone and at least a fifth of every other group.
       round_to: sizes are multiples of this number. Groups with no more units than that stay whole. If no
         multiple lies within the shares, the next smaller one is taken, or this number itself.
+      kept: in place of a budget and all other options, the units that stay: by group name, booleans of shape
+        (size,), such as those of `load_cut`. Other groups stay whole.
 
     Returns:
       `Plan`, with `kept`, `mask`, `apply()` and `cut()`.
 
     Raises:
-      ArgumentError: a budget that cannot be read, or that the smallest allowed model exceeds; scores that fit
-        neither leaves nor groups, or are not finite; patterns that fit no group; the errors of `axis_groups`.
+      ArgumentError: neither a budget nor `kept`, or both; a budget that cannot be read, or that the smallest
+        allowed model exceeds; scores that fit neither leaves nor groups, or are not finite; patterns that fit
+        no group; the errors of `axis_groups` and, for `kept`, of `Groups.cut`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -274,7 +278,7 @@ def plan(
       [[162.0, 162.0]]
     """
     subject = _subject(model, about, inputs)
-    return plan_of(subject, budget, scores, scope, units, shares, round_to)
+    return plan_of(subject, Options(budget, scores, scope, units, shares, round_to, kept))
 
 
 def _subject(model: Any, about: Any, inputs: tuple[PyTree, ...]) -> Subject:
@@ -306,16 +310,27 @@ def found_batch(groups: Groups, inputs: tuple[PyTree, ...]) -> int | None:
     return size if batch_is == "found" else None
 
 
-def plan_of(
-    subject: Subject,
-    budget: Any,
-    scores: Any,
-    scope: Any,
-    units: Any,
-    shares: Any,
-    round_to: Any,
-) -> Plan:
+class Options(NamedTuple):
+    """The options of `plan`."""
+
+    budget: Any
+    scores: Any = None
+    scope: Any = "relative"
+    units: Any = None
+    shares: Any = None
+    round_to: Any = 1
+    kept: Any = None
+
+
+def plan_of(subject: Subject, options: Options) -> Plan:
     """Plan a smaller model; see `plan`."""
+    if options.kept is not None:
+        return _plan_of_units(subject, options)
+    budget, scores, scope, units, shares, round_to, _ = options
+    if budget is None:
+        raise ArgumentError(
+            "budget: expected one, such as '50% multiply_adds', or the units that stay as `kept`"
+        )
     budgets = read_budgets(budget)
     check_choice("scope", scope, get_args(PlanScope))
     check_count("round_to", round_to)
@@ -339,17 +354,43 @@ def plan_of(
     costs = cost_polynomials(groups, products, batch, subject.parameters)
     allocation = _Allocation(groups, costs, [*found], candidates, scope)
     chosen, seconds = _within(subject, budgets, allocation, found)
-    kept = _kept(groups, found, chosen)
+    return _plan(subject, _kept(groups, found, chosen), found, budgets, seconds, allocation.gap)
+
+
+def _plan_of_units(subject: Subject, options: Options) -> Plan:
+    """Return the plan in which the user said which units stay."""
+    others = (options.budget, options.scores, options.units, options.shares)
+    if any(given is not None for given in others) or (options.scope, options.round_to) != ("relative", 1):
+        raise ArgumentError("kept: it says which units stay; leave out the budget and all other options")
+    groups = subject.groups
+    groups.mask(options.kept)  # Refuse what does not fit the groups.
+    given = {name: np.asarray(units) for name, units in options.kept.items()}
+    whole = {name: np.ones(group.size, bool) for name, group in groups.groups.items()}
+    scores = {name: units.astype(np.float64) for name, units in given.items()}
+    return _plan(subject, whole | given, scores)
+
+
+def _plan(
+    subject: Subject,
+    kept: dict[str, np.ndarray],
+    scores: dict[str, np.ndarray],
+    budgets: tuple[Budget, ...] = (),
+    seconds: tuple[float, float] | None = None,
+    gap: float | None = None,
+) -> Plan:
+    """Return a plan with its costs."""
+    groups, batch = subject.groups, subject.batch or 1
+    products = find_products(groups._program, dict.fromkeys(groups._leaves))
     before, after = (cost_without(groups, units, batch, subject.parameters, products) for units in ({}, kept))
     return Plan(
         groups,
         kept,
-        found,
+        scores,
         {name: (before[name], after[name]) for name in before},
         sum(before.values(), Counts()),
         sum(after.values(), Counts()),
         seconds,
-        allocation.gap,
+        gap,
         budgets,
         subject,
     )

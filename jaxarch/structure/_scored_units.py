@@ -18,7 +18,7 @@ from jaxarch.structure._allocation import ranks
 from jaxarch.structure._groups import Group, Groups
 
 
-def _chosen(groups: Groups, units: Any) -> list[str]:
+def chosen_groups(groups: Groups, units: Any) -> list[str]:
     """Return the names of the groups that may lose units."""
     if units is None:
         kinds = {group.kind for group in groups.groups.values()}
@@ -82,7 +82,7 @@ def unit_scores(groups: Groups, units: Any, scores: Any, tree: PyTree, summed: b
       tree: the leaves.
       summed: whether a unit has the sum over its connections, and not their mean.
     """
-    names = _chosen(groups, units)
+    names = chosen_groups(groups, units)
     if isinstance(scores, Mapping) and not set(groups.groups).isdisjoint(scores):
         if unknown := [name for name in scores if name not in groups.groups]:
             raise ArgumentError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,7 +13,7 @@ from jaxarch._internal.trees import PyTree
 from jaxarch.structure._framework_models import ShrunkModel
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._network_function import check_arrays_given
-from jaxarch.structure._plan import Plan, PlanScope, Shares, Subject, found_batch, plan_of
+from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, Subject, found_batch, plan_of
 from jaxarch.structure._shrink import shrink_function
 
 if TYPE_CHECKING:
@@ -120,12 +120,13 @@ def shrink(model: nn.Module, *inputs: PyTree) -> ShrunkModule:
 def plan(
     model: nn.Module,
     *inputs: PyTree,
-    budget: str | Sequence[str],
+    budget: str | Sequence[str] | None = None,
     scores: Any = None,
     scope: PlanScope = "relative",
     units: str | Sequence[str] | None = None,
     shares: Shares | None = None,
     round_to: int = 1,
+    kept: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Choose the units of a PyTorch module to keep, so that it meets a budget: `structure.plan` for modules.
 
@@ -146,6 +147,7 @@ def plan(
       units: see `structure.plan`.
       shares: see `structure.plan`. Patterns are on names of parameters: `{"layer1.*": 1.0}`.
       round_to: see `structure.plan`.
+      kept: see `structure.plan`.
 
     Returns:
       `Plan`. Its `apply()` returns a `ShrunkModule`.
@@ -175,4 +177,5 @@ def plan(
         parameters,
         lambda small: _smaller_modules.finished(small, model, inputs, exact=False),
     )
-    return plan_of(subject, budget, _reading.scores_of(scores, tree), scope, units, shares, round_to)
+    given = _reading.scores_of(scores, tree)
+    return plan_of(subject, Options(budget, given, scope, units, shares, round_to, kept))
