@@ -18,6 +18,12 @@ the same number of training steps after the dense network was trained:
 
 The strengths of the penalties were the best of three for each, on two other seeds and on validation rows: the
 last 200 training rows, which no network is trained on then. The temperature was not tuned.
+
+Measured with 10 seeds and 200 steps, dense networks at 98.9 [98.8, 99.1]: fine-tuning reaches 96.3 [96.2,
+96.4], distillation 95.9 [95.4, 96.1], the group lasso 94.6 [93.8, 95.6] (strength 1e-4) and the growing
+penalty 94.3 [92.8, 94.6] (strength 1). In pairs, fine-tuning is ahead of them on 8, 9 and 10 of the 10 seeds.
+As cut, networks are right on 9.9, with recalibrated batch norm on 24.9 [21.8, 25.4]. So a step of fine-tuning
+is worth more here than a step of preparation.
 """
 
 from __future__ import annotations

@@ -7,17 +7,20 @@ from jaxarch.structure._cut_files import load_cut, save_cut
 from jaxarch.structure._groups import Folded, Group, Groups, axis_groups
 from jaxarch.structure._layer_units import LayerUnits, layer_units
 from jaxarch.structure._plan import Plan, plan
+from jaxarch.structure._same import Comparison, LayerDifference, same
 from jaxarch.structure._shrink import Shrunk, ShrunkNetwork, shrink
 from jaxarch.structure._unit_graph import UnitGraph, unit_graph
 from jaxarch.structure._uses import Weights, weights_of
 
 __all__ = [
+    "Comparison",
     "Cost",
     "Counts",
     "Folded",
     "Group",
     "Groups",
     "LayerCost",
+    "LayerDifference",
     "LayerUnits",
     "Plan",
     "Shrunk",
@@ -32,6 +35,7 @@ __all__ = [
     "layer_units",
     "load_cut",
     "plan",
+    "same",
     "save_cut",
     "shrink",
     "unit_graph",

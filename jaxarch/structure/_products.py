@@ -50,6 +50,12 @@ class Product(NamedTuple):
     times: int
     factors: tuple[Factor | None, Factor | None]
 
+    @property
+    def activation(self) -> int | None:
+        """The place of the factor that depends on the inputs; `None` if both factors do, or none does."""
+        places = [place for place, factor in enumerate(self.factors) if factor is None]
+        return places[0] if len(places) == 1 else None
+
 
 @dataclasses.dataclass
 class Products:

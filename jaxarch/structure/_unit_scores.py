@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.extend.core import Literal as Constant
+from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, check_choice, check_instance
 from jaxarch._internal.trees import PyTree, Where, matrices, named_leaves, select_floating
 from jaxarch.masks._units import Span
-from jaxarch.structure._flow import PRODUCTS, Program, Step, bind, literal
+from jaxarch.structure._captures import run_recorded
+from jaxarch.structure._flow import Step
 from jaxarch.structure._groups import Groups, span_of
 from jaxarch.structure._network_function import check_arrays_given
 from jaxarch.structure._products import find_products
-from jaxarch.structure._scans import scan_counts
 
 Statistic = Literal["rms", "std"]
 """A statistic of a unit's values: root mean square or standard deviation."""
@@ -85,21 +85,7 @@ def activation(
     if not all(np.size(leaf) for leaf in jax.tree.leaves(inputs)):
         raise ArgumentError("inputs: expected at least one example, got arrays without entries")
     again = Groups(groups._function, groups._shapes, inputs, groups._updates, groups._beside)
-    program, names = again._program, {atom: name for name, atom in again._atoms.items()}
-    found = find_products(program, dict.fromkeys(again._leaves)).found
-    read: dict[int, tuple[int, tuple[tuple[int, Span], ...]]] = {}
-    for product in found:
-        # The activation is the factor that depends on the inputs; of two activations, neither is read.
-        places = [place for place, factor in enumerate(product.factors) if factor is None]
-        if len(places) == 1:
-            axes = _summed(product.step, places[0])
-            spans = ((axis, span_of(product.step.inputs[places[0]][axis], names)) for axis in axes)
-            read[id(product.step)] = places[0], tuple(spans)
-
-    @jax.jit
-    def moments(leaves: list[Any]) -> _Moments:
-        return _run(program, leaves, read)[1]
-
+    moments = jax.jit(partial(_moments, again))
     counts, means, spreads = moments([*jax.tree.leaves(tree), *jax.tree.leaves(inputs)])
     scores = {}
     for name in (name for name in groups.groups if name in counts):
@@ -108,6 +94,29 @@ def activation(
     if not scores:
         raise ArgumentError("groups: no product with leaves reads any of their units")
     return scores
+
+
+def _moments(groups: Groups, leaves: list[Any]) -> _Moments:
+    """Run the program of some groups, and return the moments of the units that its products read."""
+    program, names = groups._program, {atom: name for name, atom in groups._atoms.items()}
+    read: dict[int, tuple[int, tuple[tuple[int, Span], ...]]] = {}
+    for product in find_products(program, dict.fromkeys(groups._leaves)).found:
+        if (place := product.activation) is not None:
+            axes = _summed(product.step, place)
+            spans = ((axis, span_of(product.step.inputs[place][axis], names)) for axis in axes)
+            read[id(product.step)] = place, tuple(spans)
+
+    def record(step: Step, taken: list[Any], made: list[Any]) -> _Moments | None:
+        if id(step) not in read:
+            return None
+        place, spans = read[id(step)]
+        return _of(taken[place], spans)
+
+    joined = _Moments({}, {}, {})
+    for of_step in run_recorded(program, leaves, record)[1].values():
+        for name in of_step.counts:
+            _join(joined, name, *(of[name].reshape(-1, of[name].shape[-1]) for of in of_step))
+    return joined
 
 
 def geometric_median(groups: Groups, tree: PyTree, where: Where = matrices) -> dict[str, Array]:
@@ -172,49 +181,6 @@ def _summed(step: Step, place: int) -> Sequence[int]:
     return ((params.rhs_spec if place else params.lhs_spec)[1],)
 
 
-def _run(program: Program, inputs: Sequence[Any], read: Any) -> tuple[list[Any], _Moments]:
-    """Evaluate a program, and return the moments of the units that its products read."""
-    jaxpr = program.closed.jaxpr
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, program.closed.consts, strict=True))
-    known.update(zip(jaxpr.invars, inputs, strict=True))
-    moments = _Moments({}, {}, {})
-
-    def value(atom: Any) -> Any:
-        return literal(atom) if isinstance(atom, Constant) else known[atom]
-
-    for step in program.steps:
-        taken = [value(atom) for atom in step.eqn.invars]
-        if step.called:
-            made, inside = _run(step.called, taken, read)
-            _take(moments, inside)
-        elif step.eqn.primitive.name == "scan":
-            made, inside = _scan(step, taken, read)
-            _take(moments, inside)
-        else:
-            made = bind(step.eqn, taken)
-            if step.eqn.primitive.name in PRODUCTS and id(step) in read:
-                place, spans = read[id(step)]
-                _take(moments, _of(taken[place], spans))
-        known.update(zip(step.eqn.outvars, made, strict=True))
-    return [value(atom) for atom in jaxpr.outvars], moments
-
-
-def _scan(step: Step, taken: list[Any], read: Any) -> tuple[list[Any], _Moments]:
-    params, (body,) = step.eqn.params, step.programs
-    consts, carries = scan_counts(step.eqn)
-
-    def run(carry: list[Any], rows: list[Any]) -> tuple[list[Any], tuple[list[Any], _Moments]]:
-        made, inside = _run(body, [*taken[:consts], *carry, *rows], read)
-        return made[:carries], (made[carries:], inside)
-
-    start, rows = taken[consts : consts + carries], taken[consts + carries :]
-    carry, (made, rounds) = lax.scan(run, start, rows, params["length"], params["reverse"], params["unroll"])
-    moments = _Moments({}, {}, {})
-    for name in rounds.counts:
-        _join(moments, name, *(of[name] for of in rounds))
-    return [*carry, *made], moments
-
-
 def _of(array: Array, spans: Sequence[tuple[int, Span]]) -> _Moments:
     """Return the moments of each unit of an array, over all its other axes."""
     moments = _Moments({}, {}, {})
@@ -227,12 +193,6 @@ def _of(array: Array, spans: Sequence[tuple[int, Span]]) -> _Moments:
             counts = jnp.full(means.shape, rows.shape[1], jnp.float32)
             _join(moments, name, counts[None], means[None], spreads[None])
     return moments
-
-
-def _take(moments: _Moments, more: _Moments) -> None:
-    """Join the moments of more values to some."""
-    for name in more.counts:
-        _join(moments, name, *(of[name][None] for of in more))
 
 
 def _join(moments: _Moments, name: str, counts: Array, means: Array, spreads: Array) -> None:
