@@ -11,12 +11,12 @@ of their constructors, with normal numbers where a whole array would be 0, and r
 
 - jaxarch: `jaxarch.torch.plan(model, x, budget="50% multiply_adds")` and its `apply()`. The smaller model is
   compared with the masked one on batches of 2 and of 3 examples. If there is no smaller module, since the
-  code fixes the number of heads, a second plan leaves heads whole.
+  code fixes the number of heads, a second plan leaves heads whole, with 75% of the multiply-adds.
 - Torch-Pruning: a `BasePruner` by magnitude with half of the channels of each layer, the classifier's outputs
   ignored, and a call of the model afterwards. It is told nothing else, such as numbers of heads.
 
-Each model and each library has a process of its own, for ten minutes at most. Seconds are wall-clock time on
-one CPU core that other work may share. XLA compiles without optimization here, since each program runs once.
+Each model and each library has a process of its own, for three minutes at most. Seconds are wall-clock time
+on one CPU core that other work may share. XLA compiles without optimization, since each program runs once.
 
 The answer is docs/coverage.md.
 """
@@ -33,7 +33,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 600
+PATIENCE = 180
 LARGEST = 150e6
 QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 TIMM = [
@@ -132,22 +132,22 @@ def by_jaxarch(name: str) -> dict[str, Any]:
     import jaxarch.torch
 
     model, x, _ = made(name)
-    row = planned(model, x, None)
+    row = planned(model, x, "50% multiply_adds", None)
     kinds = [kind for kind in row["kinds"] if kind in ("neurons", "channels")]
     if not row["module"] and "heads" in row["kinds"] and kinds:
         try:
-            row["without heads"] = planned(model, x, kinds)
+            row["without heads"] = planned(model, x, "75% multiply_adds", kinds)
         except jaxarch.ArgumentError as error:
             row["without heads"] = {"module": False, "why": str(error)}
     return row
 
 
-def planned(model: Any, x: Any, units: Any) -> dict[str, Any]:
+def planned(model: Any, x: Any, budget: str, units: Any) -> dict[str, Any]:
     """Return what became of a model with one plan."""
     import jaxarch.torch
 
     begun = time.perf_counter()
-    plan = jaxarch.torch.plan(model, x, budget="50% multiply_adds", units=units)
+    plan = jaxarch.torch.plan(model, x, budget=budget, units=units)
     planned = time.perf_counter() - begun
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -212,12 +212,99 @@ def one(name: str, library: str) -> dict[str, Any]:
     return {"failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:300]}
 
 
+def page(results: Path) -> str:
+    """Return the page on all models that both libraries were tried on."""
+    rows = {library: {} for library in LIBRARIES}  # type: dict[str, dict[str, dict[str, Any]]]
+    for file in sorted(results.glob("*.json")):
+        row = json.loads(file.read_text())
+        rows[row["library"]][row["model"]] = row
+    ours, theirs = rows["jaxarch"], rows["Torch-Pruning"]
+    tried = [name for name in names() if name in ours and name in theirs]
+    lines = [OPENING, *_summary(ours, theirs, tried), "", COLUMNS]
+    lines += [f"| {' | '.join(_cells(name, ours[name], theirs[name]))} |" for name in tried]
+    failures = {name: ours[name]["failed"] for name in tried if "failed" in ours[name]}
+    lines += ["", "## Failures", "", *(f"- {name}: `{why}`" for name, why in failures.items())]
+    others = {name: theirs[name]["failed"] for name in tried if "failed" in theirs[name]}
+    lines += ["", "Of Torch-Pruning:", "", *(f"- {name}: `{why}`" for name, why in others.items()), ""]
+    return "\n".join(lines)
+
+
+OPENING = """\
+# Which PyTorch models
+
+This page tells which models of torchvision and timm jaxarch makes smaller. Each was cut to half of its multiply-adds by
+`jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply()`, without a list of layers or numbers of heads. Weights
+are random. `python benchmarks/pytorch_models.py` writes the page; its docstring has the settings.
+"""  # noqa: E501
+COLUMNS = """\
+- *Difference* is the largest difference of an output from the masked model's, in units of the largest output, for 2 and
+  for 3 examples.
+- *Smaller module* is `yes` for an ordinary module with smaller layers. `heads whole` needs `units=` without heads, to 75%
+  of the multiply-adds. With `function` the module's code fixes sizes: the JAX function and the state dict are smaller.
+- *Seconds* are those of the plan and of `apply`, which compiles the dense and the smaller model to compare them. They
+  were measured on one CPU core that other work shared.
+- The last columns are those of one plain call of Torch-Pruning 1.6.1, for half of the channels of each layer. It neither
+  compiles nor compares, so its seconds are no measure of the same work.
+
+| model | parameters | groups | difference | smaller module | seconds | Torch-Pruning | seconds |
+|---|---|---|---|---|---|---|---|"""  # noqa: E501
+
+
+def _module(row: dict[str, Any]) -> str:
+    """Return how the smaller model can be had."""
+    if row["module"]:
+        return "yes"
+    return "heads whole" if row.get("without heads", {}).get("module") else "function"
+
+
+def _cells(name: str, ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    """Return a row of the table."""
+    other = [
+        "failed" if "failed" in theirs else "yes",
+        f"{theirs['seconds']:.1f}" if "seconds" in theirs else "",
+    ]
+    if "failed" in ours:
+        return [name, "", "", "", "failed", "", *other]
+    return [
+        name,
+        f"{ours['parameters'] / 1e6:.1f} M",
+        str(ours["groups"]),
+        f"{ours['difference']:.0e}",
+        _module(ours),
+        f"{ours['seconds']:.1f} + {ours['apply seconds']:.0f}",
+        *other,
+    ]
+
+
+def _summary(ours: dict[str, Any], theirs: dict[str, Any], tried: list[str]) -> list[str]:
+    """Return the counts for both collections."""
+    lines = []
+    for place, those in (
+        ("torchvision", [name for name in tried if not name.startswith("timm/")]),
+        ("timm", [name for name in tried if name.startswith("timm/")]),
+    ):
+        made = [ours[name] for name in those if "failed" not in ours[name]]
+        if not made:
+            continue
+        modules = [_module(row) for row in made]
+        shares = [row["share"] for row in made]
+        lines += [
+            f"- {place}: {len(made)} of {len(those)} models became smaller in one plain call, to "
+            f"{min(shares):.1%} to {max(shares):.1%} of their multiply-adds. Of these, "
+            f"{modules.count('yes')} became ordinary modules, {modules.count('heads whole')} do so if heads "
+            f"stay whole, and {modules.count('function')} remain functions. The largest difference from a "
+            f"masked model is {max(row['difference'] for row in made):.0e} of the largest output. "
+            f"Torch-Pruning cut {sum('failed' not in theirs[name] for name in those)}."
+        ]
+    return lines
+
+
 def main() -> None:
     """Try all models that have no row yet, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, help="a folder with one JSON file per model and library")
+    parser.add_argument("--results", type=Path, help="a folder for one JSON file per model and library")
     parser.add_argument("--models", nargs="*", help="some models only")
-    parser.add_argument("--page", type=Path, help="write the page from the results instead")
+    parser.add_argument("--page", type=Path, help="write this page from the results instead")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--library", choices=LIBRARIES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -225,6 +312,9 @@ def main() -> None:
         print(json.dumps(LIBRARIES[arguments.library](arguments.one)))
         return
     arguments.results.mkdir(parents=True, exist_ok=True)
+    if arguments.page:
+        arguments.page.write_text(page(arguments.results))
+        return
     for name in arguments.models or names():
         for library in LIBRARIES:
             file = arguments.results / f"{name.replace('/', '-')} {library}.json"

@@ -1,6 +1,6 @@
 """Which training brings back most of the accuracy that a cut costs?
 
-    python benchmarks/recovered_accuracy.py             # ten minutes on CPU, one core
+    python benchmarks/recovered_accuracy.py             # seven minutes on CPU, one core
     python benchmarks/recovered_accuracy.py --seeds 2   # a first look
 
 The networks, the data and the training are those of `smaller_to_a_budget.py`: a residual network on the

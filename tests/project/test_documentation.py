@@ -192,7 +192,7 @@ def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path
 def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     names = {}
     with jax.numpy_rank_promotion("allow"):
-        run_page("docs/cutting_units.md", names, lambda block: "import torchax" not in block)
+        run_page("docs/cutting_units.md", names, lambda block: "import torch" not in block)
     shapes = {path: leaf.shape for path, leaf in jaxarch.named_leaves(names["small"]).items()}
     assert shapes["encoder/0/attention/query/kernel"] == (48, 2, 12)
     assert shapes["encoder/1/layers/0/kernel"] == (48, 96)
