@@ -513,3 +513,29 @@ def test_knapsack_without_room_for_any_choice_but_the_smallest_takes_that():
     group = Candidates((3, 2, 1), np.array([3.0, 2.0, 1.0]))
 
     assert knapsack([group], [(Polynomial.of({(0,): 1.0}, 1), 1.0 + 1e-5)]).counts.tolist() == [1]
+
+
+def test_a_module_whose_norm_counts_its_units_is_returned_with_the_difference():
+    layers = nnx.Linear(6, 16, rngs=nnx.Rngs(0)), nnx.LayerNorm(16, rngs=nnx.Rngs(0))
+    model = nnx.Sequential(*layers, nnx.Linear(16, 3, rngs=nnx.Rngs(1)))
+    made = jaxarch.nnx.plan(model, X, budget="50% multiply_adds", units="features")
+    with pytest.warns(ResultWarning, match="outputs of `model` differ"):
+        small = made.apply()
+    assert small.model.layers[0].out_features == small.model.layers[1].scale.shape[0] == 8
+    assert not small.same_function
+
+
+def test_a_module_that_fixes_its_sizes_gives_the_reason():
+    class Heads(nnx.Module):
+        def __init__(self):
+            self.into, self.out = nnx.Linear(6, 12, rngs=nnx.Rngs(0)), nnx.Linear(12, 3, rngs=nnx.Rngs(1))
+
+        def __call__(self, x):
+            heads = self.into(x).reshape(-1, 3, 4)
+            mixed = nnx.softmax(heads @ heads.swapaxes(1, 2)) @ heads
+            return self.out(mixed.reshape(-1, 12))
+
+    small = jaxarch.nnx.plan(Heads(), X, budget="70% multiply_adds").apply()
+    assert small.model is None
+    assert "does not take the smaller arrays" in small.why or "something else" in small.why
+    assert "no smaller model" in str(small)
