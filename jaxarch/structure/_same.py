@@ -31,7 +31,7 @@ _ENTRIES = 2048
 
 @dataclasses.dataclass(frozen=True)
 class LayerDifference:
-    """How a layer differs between two models.
+    """The difference of a layer between two models.
 
     Attributes:
       layer: the path of the layer's leaves.
