@@ -64,6 +64,12 @@ def check_arrays_given(**values: PyTree) -> None:
             raise ArgumentError(f"{name}: expected arrays, since models are run; got shapes or traced values")
 
 
+def check_examples(inputs: PyTree) -> None:
+    """Raise if an input has no entries."""
+    if not all(np.size(leaf) for leaf in jax.tree.leaves(inputs)):
+        raise ArgumentError("inputs: expected at least one example, got arrays without entries")
+
+
 def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callable[[Leaves, PyTree], Any]:
     """Return a problem's model in evaluation mode, as a function `(leaves, batch) -> outputs`.
 

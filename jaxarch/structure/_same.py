@@ -19,7 +19,7 @@ from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._columns import columns
 from jaxarch.structure._flow import Step
 from jaxarch.structure._groups import Groups
-from jaxarch.structure._network_function import check_arrays_given
+from jaxarch.structure._network_function import check_arrays_given, check_examples
 from jaxarch.structure._products import NO_PARAMETERS, find_products
 from jaxarch.structure._shrink import relative_difference
 
@@ -112,7 +112,8 @@ def same(first: Model, second: Model, *inputs: PyTree) -> Comparison:
       `Comparison`, which is true if the outputs differ by no more than rounding.
 
     Raises:
-      ArgumentError: anything but pairs of functions and trees; functions that cannot be traced.
+      ArgumentError: anything but pairs of functions and trees; functions that cannot be traced; inputs
+        without an example.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -134,6 +135,7 @@ def same(first: Model, second: Model, *inputs: PyTree) -> Comparison:
     """
     pairs = _checked("first", first), _checked("second", second)
     check_arrays_given(first=first[1], second=second[1], inputs=inputs)
+    check_examples(inputs)
     one, other = (Groups(function, tree, inputs) for function, tree in pairs)
     outputs, recorded = _run(one, first[1], inputs)
     made, found = _run(other, second[1], inputs)

@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, check_choice, check_instance
@@ -17,7 +16,7 @@ from jaxarch.masks._units import Span
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._flow import Step
 from jaxarch.structure._groups import Groups, span_of
-from jaxarch.structure._network_function import check_arrays_given
+from jaxarch.structure._network_function import check_arrays_given, check_examples
 from jaxarch.structure._products import find_products
 
 Statistic = Literal["rms", "std"]
@@ -82,8 +81,7 @@ def activation(
     check_choice("statistic", statistic, get_args(Statistic))
     groups._check_whole(tree)
     check_arrays_given(tree=tree, inputs=inputs)
-    if not all(np.size(leaf) for leaf in jax.tree.leaves(inputs)):
-        raise ArgumentError("inputs: expected at least one example, got arrays without entries")
+    check_examples(inputs)
     again = Groups(groups._function, groups._shapes, inputs, groups._updates, groups._beside)
     moments = jax.jit(partial(_moments, again))
     counts, means, spreads = moments([*jax.tree.leaves(tree), *jax.tree.leaves(inputs)])
