@@ -34,6 +34,7 @@ FLAGS = {
 }
 chosen = [f"--{flag}={value}" for flag, value in FLAGS.items() if known_to_xla(flag)]
 os.environ["XLA_FLAGS"] = " ".join([*chosen, os.environ.get("XLA_FLAGS", "")])
+os.environ.setdefault("KERAS_BACKEND", "jax")
 jaxarch.use_cpu_cores(2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

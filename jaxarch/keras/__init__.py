@@ -1,6 +1,6 @@
 """Keras 3 models on the JAX backend: models as functions, and smaller models.
 
-Keras is imported on first use. Set `KERAS_BACKEND=jax` before you import it.
+Set `KERAS_BACKEND=jax` before you import Keras.
 """
 
 from jaxarch.keras._models import ShrunkModel, as_function, plan, shrink

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxarch._internal.errors import ArgumentError, from_extra, shown
+from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, copied
 from jaxarch.structure import _framework_models
 from jaxarch.structure._groups import Groups
@@ -45,9 +46,8 @@ def as_function(model: keras.Model) -> tuple[Callable[..., Any], dict[str, jax.A
       >>> print(len(tree), function(tree, jnp.ones((1, 3))).shape)
       2 (1, 2)
     """
-    with from_extra("keras", "as_function: a Keras model"):
-        import keras
-    if not isinstance(model, keras.Model):
+    keras = sys.modules.get("keras")  # whoever has a model has imported it
+    if keras is None or not isinstance(model, keras.Model):
         raise ArgumentError(f"model: expected a Keras model, got {shown(model)}")
     if (backend := keras.backend.backend()) != "jax":
         raise ArgumentError(f"model: Keras runs on {backend}; set KERAS_BACKEND=jax before you import keras")

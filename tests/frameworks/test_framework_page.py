@@ -1,6 +1,5 @@
 """The page 'Your framework' runs as printed, for the frameworks that are installed."""
 
-import os
 import re
 import runpy
 from importlib.util import find_spec
@@ -29,7 +28,6 @@ def of_block(block):
 @pytest.mark.parametrize("block", ["", *RUN], ids=lambda block: of_block(block or FIRST))
 def test_a_framework_s_code_prints_what_it_says(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(os.environ, "KERAS_BACKEND", "jax")
     code = f"{FIRST}\n{block}"
     (tmp_path / "page.py").write_text(code)
     with jax.numpy_rank_promotion("allow"):

@@ -1,9 +1,5 @@
 """Keras models become functions and smaller models. These tests need the extra `keras`."""
 
-import os
-
-os.environ["KERAS_BACKEND"] = "jax"  # before Keras is imported
-
 import jax
 import jax.numpy as jnp
 import keras
