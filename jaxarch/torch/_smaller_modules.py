@@ -31,8 +31,8 @@ def finished(small: Shrunk, model: nn.Module, inputs: tuple[PyTree, ...], exact:
 
     def outputs_of(made: nn.Module) -> PyTree:
         # On GPUs, convolutions in TF32 would differ by more than float32's rounding.
-        exact = torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False)
-        with torch.no_grad(), exact:
+        full = torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False)
+        with torch.no_grad(), full:
             return jax.tree.map(to_jax, made(*inputs))
 
     found = smaller_model(small, candidates, examples, exact, outputs_of)
