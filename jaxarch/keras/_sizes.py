@@ -28,7 +28,14 @@ def with_arrays(model: keras.Model, tree: Mapping[str, jax.Array]) -> keras.Mode
     if not made.built:
         made.build(model.input_shape)
     for old, new in zip(model.variables, made.variables, strict=True):
-        new.assign(tree.get(old.path, old.value))
+        value = tree.get(old.path, old.value)
+        if tuple(new.shape) != tuple(value.shape):
+            raise ValueError(f"{new.path} is built with shape {tuple(new.shape)}, not {tuple(value.shape)}")
+        new.assign(value)
+        new.trainable = old.trainable
+    for layer in made._flatten_layers():
+        if isinstance(layer, layers.Normalization):
+            layer.finalize_state()  # It computes with copies of its variables.
     return made
 
 

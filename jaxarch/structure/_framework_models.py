@@ -93,7 +93,7 @@ def _warn_of_means(
     if apart > small.groups.rounding():
         warnings.warn(
             f"apply: the outputs of `model` differ by {apart:.1e} of the largest from those of `function`, "
-            "since it takes means over units that are fewer now; compare accuracies",
+            "since its code uses a number of units that is smaller now, as in a mean; compare accuracies",
             ResultWarning,
             stacklevel=5,
         )

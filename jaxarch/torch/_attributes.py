@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 
 from jaxarch._internal.trees import named_leaves
 from jaxarch.structure._shrink import Shrunk
 
-_AT_MOST = 16
+_AT_MOST = 40
 """Largest number of combinations to try."""
-
-
-class _Size(NamedTuple):
-    """An attribute that may be the size of something that was cut.
-
-    Attributes:
-      path: the layer's path.
-      name: the attribute.
-      after: the size now.
-      doubtful: whether something of the old size was not cut.
-    """
-
-    path: str
-    name: str
-    after: int
-    doubtful: bool
-
 
 Attributes = dict[tuple[str, str], int]
 """By path of a layer and name, the new values of attributes."""
@@ -38,33 +21,37 @@ Attributes = dict[tuple[str, str], int]
 def guesses(model: nn.Module, small: Shrunk) -> Iterator[Attributes]:
     """Yield new values of attributes that may be sizes of arrays or of groups.
 
-    An attribute such as `num_heads = 12` is the size of a group with an axis in the layer, or in one of its
-    children. `attn_dim = 768` is the size of one of their axes. If something else in the layer has the same
-    size and was not cut, both values are tried, alike for all layers of a class. No change at all comes
-    first, since an attribute may mean something else. The caller compares what the module computes.
+    An attribute such as `num_heads = 12` may be the size of a group with an axis in the layer, or in one of
+    its children; `attn_dim = 768` may be the size of one of their axes. All layers of a class change alike.
+    The fewest changes come first: an attribute that needs no change may mean something else, such as a
+    largest length. The caller compares what the module computes.
     """
-    yield {}
     shapes = named_leaves(small.groups._shapes)
-    sizes = [size for path, layer in model.named_modules() for size in _sizes(path, layer, small, shapes)]
-    if not sizes:
-        return
-    classes = {path: type(layer) for path, layer in model.named_modules()}
-    doubtful = [*dict.fromkeys((classes[size.path], size.name) for size in sizes if size.doubtful)]
-    for changed in itertools.islice(itertools.product((True, False), repeat=len(doubtful)), _AT_MOST):
-        stay = {key for key, change in zip(doubtful, changed, strict=True) if not change}
-        yield {
-            (size.path, size.name): size.after
-            for size in sizes
-            if (classes[size.path], size.name) not in stay
-        }
+    options: dict[tuple[type, str], list[Attributes]] = {}
+    for path, layer in model.named_modules():
+        for name, values in _sizes(path, layer, small, shapes).items():
+            made = options.setdefault((type(layer), name), [{}, {}])
+            # Where two sizes are possible, the smaller one is tried first.
+            for choice, into in enumerate(made):
+                into[path, name] = values[min(choice, len(values) - 1)]
+    changes = [(key, each) for key, made in options.items() for each in made]
+    subsets = itertools.chain.from_iterable(
+        itertools.combinations(changes, count) for count in range(len(options) + 1)
+    )
+    alike = (subset for subset in subsets if len({key for key, _ in subset}) == len(subset))
+    tried: list[Attributes] = []
+    for subset in itertools.islice(alike, 4 * _AT_MOST):
+        merged = {key: value for _, each in subset for key, value in each.items()}
+        if merged not in tried and len(tried) < _AT_MOST:
+            tried.append(merged)
+            yield merged
 
 
-def _sizes(path: str, layer: nn.Module, small: Shrunk, shapes: Mapping[str, Any]) -> Iterator[_Size]:
-    if type(layer).__module__.startswith("torch.nn."):
-        return  # Their sizes are known.
+def _sizes(path: str, layer: nn.Module, small: Shrunk, shapes: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the attributes of a layer that may be sizes, with the sizes that they may have now."""
     numbers = {name: value for name, value in vars(layer).items() if type(value) is int}
-    if not numbers:
-        return
+    if type(layer).__module__.startswith("torch.nn.") or not numbers:
+        return {}  # The sizes of PyTorch's own layers are known.
     near = {name for name in small.tree if name.startswith(path and f"{path}.")}
     near = {name for name in near if name.removeprefix(path).strip(".").count(".") <= 1}
     pairs = [
@@ -73,7 +60,8 @@ def _sizes(path: str, layer: nn.Module, small: Shrunk, shapes: Mapping[str, Any]
         if any(leaf in near for leaf, _ in group.axes)
     ]
     pairs += [pair for leaf in near for pair in zip(shapes[leaf].shape, small.tree[leaf].shape, strict=True)]
-    for name, before in numbers.items():
-        after = {now for size, now in pairs if size == before}
-        if after - {before}:
-            yield _Size(path, name, min(after), before in after)
+    found = {
+        name: sorted({now for size, now in pairs if size == before and now != before})
+        for name, before in numbers.items()
+    }
+    return {name: values for name, values in found.items() if values}

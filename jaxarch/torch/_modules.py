@@ -28,7 +28,8 @@ def as_function(model: nn.Module) -> tuple[Callable[..., Any], dict[str, jax.Arr
         print(jaxarch.structure.axis_groups(function, tree, x))
 
     torchax translates the module's operations. The result is a JAX function like any other: jit it,
-    differentiate it, score its connections, or read its structure.
+    differentiate it, score its connections, or read its structure. `plan` and `shrink` compare its outputs
+    with the module's; this function does not.
 
     Args:
       model: a module in evaluation mode. It is not changed. Do not change its attributes while you use the
@@ -100,7 +101,8 @@ def shrink(model: nn.Module, *inputs: PyTree) -> ShrunkModule:
       *inputs: example inputs of a call, on which both modules are compared.
 
     Raises:
-      ArgumentError: the errors of `as_function` and `jaxarch.shrink`; a module that torchax cannot translate.
+      ArgumentError: the errors of `as_function` and `jaxarch.shrink`; a module that torchax cannot translate,
+        or whose translation computes something else.
 
     Example:
       >>> import torch, jaxarch
@@ -114,7 +116,8 @@ def shrink(model: nn.Module, *inputs: PyTree) -> ShrunkModule:
     with from_extra("torch", "shrink: a PyTorch module"):
         from jaxarch.torch import _reading, _smaller_modules
     function, tree, examples = _reading.read(model, inputs)
-    return _smaller_modules.finished(shrink_function(function, tree, examples), model, inputs, exact=True)
+    small = shrink_function(function, tree, examples)
+    return _smaller_modules.finished(small, model, function, tree, inputs, exact=True)
 
 
 def plan(
@@ -150,7 +153,8 @@ def plan(
       kept: see `structure.plan`.
 
     Returns:
-      `Plan`. Its `apply()` returns a `ShrunkModule`.
+      `Plan`. Its `apply()` returns a `ShrunkModule`, and raises an `ArgumentError` if torchax's translation
+      computes something else than the module.
 
     Raises:
       ArgumentError: the errors of `as_function` and `structure.plan`; a module that torchax cannot translate.
@@ -175,7 +179,7 @@ def plan(
         groups,
         found_batch(groups, examples),
         parameters,
-        lambda small: _smaller_modules.finished(small, model, inputs, exact=False),
+        lambda small: _smaller_modules.finished(small, model, function, tree, inputs, exact=False),
     )
     given = _reading.scores_of(scores, tree)
     return plan_of(subject, Options(budget, given, scope, units, shares, round_to, kept))

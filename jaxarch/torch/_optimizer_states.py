@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.errors import ArgumentError, check_instance
 from jaxarch.structure._groups import Groups
 
 
@@ -20,6 +21,7 @@ def cut_state(
     kept: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
     """Cut the state of an optimizer; see `ShrunkModule.optimizer_state`."""
+    check_instance("optimizer", optimizer, torch.optim.Optimizer, "an optimizer of the original module")
     saved = optimizer.state_dict()
     # A state dict numbers the parameters in this order.
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -33,8 +35,10 @@ def cut_state(
 
 def _cut(value: Any, path: str, name: str, groups: Groups, kept: Mapping[str, np.ndarray]) -> Any:
     """Cut one tensor of a parameter's state; a step counter stays."""
-    if not torch.is_tensor(value) or value.numel() == 1:
-        return value
+    if not torch.is_tensor(value):
+        return copy.deepcopy(value)
+    if value.numel() == 1:
+        return value.clone()  # The new optimizer writes to it.
     whole = groups._shapes[path].shape
     if tuple(value.shape) != whole:
         raise ArgumentError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,32 +12,62 @@ import jax
 import torch
 from torch import nn
 
+from jaxarch._internal.errors import ArgumentError, ResultWarning
 from jaxarch._internal.trees import PyTree
+from jaxarch.structure._flow import UNREAD
 from jaxarch.structure._framework_models import Made, fields_of, smaller_model
-from jaxarch.structure._shrink import Shrunk
+from jaxarch.structure._groups import some_axes
+from jaxarch.structure._shrink import Shrunk, relative_difference
 from jaxarch.torch._attributes import Attributes, guesses
 from jaxarch.torch._modules import ShrunkModule
-from jaxarch.torch._reading import attribute, read, to_jax, to_torch
-from jaxarch.torch._sizes import write_groups, write_sizes
+from jaxarch.torch._reading import arrays_of, attribute, duplicate, outputs_of, read, to_torch, uncompiled
+from jaxarch.torch._sizes import write_sizes
 
 
-def finished(small: Shrunk, model: nn.Module, inputs: tuple[PyTree, ...], exact: bool) -> ShrunkModule:
-    """Put the smaller arrays into a copy of the module, and compare it with the smaller function."""
-    _, _, examples = read(model, inputs)
+def finished(
+    small: Shrunk,
+    model: nn.Module,
+    function: Callable[..., Any],
+    tree: PyTree,
+    inputs: tuple[PyTree, ...],
+    exact: bool,
+) -> ShrunkModule:
+    """Put the smaller arrays into a copy of the module, and compare it with the smaller function.
+
+    Args:
+      small: the smaller function and its arrays.
+      model: the original module.
+      function: its translation, from `read`.
+      tree: its arrays.
+      inputs: inputs of a call.
+      exact: see `smaller_model`.
+
+    Raises:
+      ArgumentError: a translation that computes something else than the module.
+    """
+    model, examples = uncompiled(model), arrays_of(inputs)
+    apart = relative_difference(jax.jit(function)(tree, *examples), outputs_of(model, inputs))
+    if apart > small.groups.rounding():
+        raise ArgumentError(
+            f"model: torchax computes something else than PyTorch, by {apart:.1e} of the largest output, so "
+            "the smaller model cannot be trusted"
+        )
     candidates = (
         partial(_candidate, model, small.tree, inputs, attributes, fewer)
         for attributes, fewer in itertools.product(guesses(model, small), (False, True))
     )
-
-    def outputs_of(made: nn.Module) -> PyTree:
-        # On GPUs, convolutions in TF32 would differ by more than float32's rounding.
-        full = torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False)
-        with torch.no_grad(), full:
-            return jax.tree.map(to_jax, made(*inputs))
-
-    found = smaller_model(small, candidates, examples, exact, outputs_of)
+    found = smaller_model(small, candidates, examples, exact, lambda made: outputs_of(made, inputs))
+    unread = {path for (path, _), why in small.groups.frozen.items() if why == UNREAD}
+    if found["model"] is not None and unread:
+        warnings.warn(
+            f"apply: no output depends on {some_axes(sorted(unread))}, so these keep their sizes; training "
+            "mode may fail if it reads them",
+            ResultWarning,
+            stacklevel=4,
+        )
     tensors = _smaller_tensors(_tensors(model, small.tree), small.tree)
-    saved = {name: tensors[name].detach() for name in model.state_dict() if name in tensors}
+    saved = {name: tensors.get(name, value) for name, value in model.state_dict().items()}
+    saved = {name: value.detach() if torch.is_tensor(value) else value for name, value in saved.items()}
     first = {parameter: name for name, parameter in model.named_parameters() if name in small.tree}
     return ShrunkModule(**fields_of(small), **found, state_dict=saved, _names=first)
 
@@ -58,23 +88,13 @@ def _candidate(
       attributes: new values of attributes.
       fewer: whether group norms lose whole groups.
     """
-    made = _with_arrays(model, tree)
+    smaller = _smaller_tensors(named := _tensors(model, tree), tree)
+    # Wherever the copy would have a tensor of the old size, also in lists, it has the smaller one.
+    made = duplicate(model, {id(tensor): smaller[name] for name, tensor in named.items() if name in smaller})
     for (path, name), value in attributes.items():
         setattr(made.get_submodule(path), name, value)
-    write_groups(made, inputs, fewer)
+    write_sizes(made, inputs, fewer)
     return made, read(made, inputs)[0]
-
-
-def _with_arrays(model: nn.Module, tree: Mapping[str, jax.Array]) -> nn.Module:
-    """Return a copy of a module with other arrays, and with their sizes in its layers."""
-    named = _tensors(model, tree)
-    # Tensors of the old sizes need not be copied.
-    made = copy.deepcopy(model, {id(tensor): tensor for tensor in named.values()})
-    for name, tensor in _smaller_tensors(named, tree).items():
-        layer, _, last = name.rpartition(".")
-        setattr(made.get_submodule(layer), last, tensor)
-    write_sizes(made)
-    return made
 
 
 def _tensors(model: nn.Module, tree: Mapping[str, Any]) -> dict[str, torch.Tensor]:

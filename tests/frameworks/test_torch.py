@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import jaxarch.torch
 from jaxarch import ArgumentError, ResultWarning
@@ -245,3 +246,138 @@ def test_half_precision_keeps_its_dtype(x):
     small = jaxarch.torch.plan(model, x.bfloat16(), budget="50% multiply_adds").apply()
     assert {tensor.dtype for tensor in small.state_dict.values()} == {torch.bfloat16, torch.int64}
     assert small.model is not None
+
+
+def test_an_attribute_that_only_looks_like_a_size_stays():
+    class Sequence(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.longest = 16, 16
+            self.into, self.out = nn.Linear(8, 16), nn.Linear(16, 4)
+
+        def forward(self, x):
+            x = torch.relu(self.into(x[:, : self.longest]))
+            return self.out(x.reshape(*x.shape[:2], self.hidden)).mean(1)
+
+    model = drawn(Sequence())
+    plan = jaxarch.torch.plan(model, torch.randn(2, 6, 8), budget="50% multiply_adds")
+    small = plan.apply().model
+    assert (small.hidden, small.longest) == (8, 16)
+    longer = torch.randn(2, 24, 8)
+    assert np.allclose(outputs(small, longer), outputs(masked(model, plan), longer), atol=1e-5)
+
+
+def test_a_translation_that_computes_something_else_is_refused():
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ConvTranspose2d(8, 8, 2, stride=2, groups=4)).eval()
+    x = torch.randn(2, 3, 4, 4)
+    with pytest.raises(ArgumentError, match="something else than PyTorch"):
+        jaxarch.torch.plan(model, x, budget="70% multiply_adds").apply()
+
+
+def test_neither_the_module_nor_its_inputs_change():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.into, self.out = nn.Linear(8, 16), nn.Linear(16, 4)
+            self.calls, self.last = 0, None
+            self.register_buffer("count", torch.zeros((), dtype=torch.int32))
+
+        def forward(self, x):
+            self.calls += 1
+            self.count += 1
+            self.last = torch.relu_(self.into(torch.relu_(x)))
+            return self.out(self.last)
+
+    model, x = Counting().eval(), torch.randn(3, 8)
+    before = x.clone()
+    small = jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply()
+    assert torch.equal(x, before)
+    assert model.calls == 0 and model.last is None and model.count == 0
+    assert small.model.calls == 0 and small.model.count == 0
+
+
+def test_lists_of_parameters_have_the_smaller_ones(x):
+    class Regularized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.into, self.out = nn.Linear(8, 16), nn.Linear(16, 4)
+            self.penalized = [self.into.weight]
+
+        def forward(self, x):
+            return self.out(torch.relu(self.into(x)))
+
+    small = jaxarch.torch.plan(Regularized().eval(), torch.randn(2, 8), budget="50% parameters").apply()
+    assert small.model.penalized[0] is small.model.into.weight
+
+
+def test_parameters_that_only_training_reads_are_named():
+    class Auxiliary(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.into, self.out, self.aside = nn.Linear(8, 16), nn.Linear(16, 4), nn.Linear(16, 4)
+
+        def forward(self, x):
+            hidden = torch.relu(self.into(x))
+            return (self.out(hidden), self.aside(hidden)) if self.training else self.out(hidden)
+
+    plan = jaxarch.torch.plan(Auxiliary().eval(), torch.randn(2, 8), budget="50% multiply_adds")
+    with pytest.warns(ResultWarning, match=r"no output depends on aside\.bias, aside\.weight"):
+        plan.apply()
+
+
+def test_a_module_that_draws_random_numbers_is_refused_and_leaves_torchax_usable(model, x):
+    class Random(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.out(nn.functional.dropout(x, 0.5))
+
+    with pytest.raises(ArgumentError, match="draws random numbers"):
+        jaxarch.torch.plan(Random().eval(), torch.randn(2, 8), budget="50% parameters")
+    assert jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply().model is not None
+
+
+def test_tensors_that_a_call_makes_are_translated():
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.into, self.out = nn.Embedding(9, 8), nn.Linear(8, 16), nn.Linear(16, 4)
+
+        def forward(self, x):
+            return {"logits": self.out(torch.relu(self.into(x + self.table(torch.arange(len(x)))))), "n": 3}
+
+    small = jaxarch.torch.plan(Positions().eval(), torch.randn(5, 8), budget="50% multiply_adds").apply()
+    assert small.model is not None, small.why
+
+
+def test_a_pruned_layer_has_the_sizes_of_its_arrays():
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    prune.ln_structured(model[2], "weight", 0.5, n=1, dim=1)
+    small = jaxarch.torch.shrink(model.eval(), torch.randn(2, 8))
+    assert small.model[0].out_features == small.model[2].in_features == 8
+    assert small.model[2].weight_orig.shape == (4, 8)
+
+
+def test_an_optimizer_is_left_as_it_was():
+    model, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)).eval(), torch.randn(2, 8)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(x).sum().backward()
+    optimizer.step()
+    before = copy.deepcopy(optimizer.state_dict()["state"][3])
+    small = jaxarch.torch.plan(model, x, budget="50% multiply_adds").apply()
+    after = torch.optim.Adam(small.model.parameters())
+    after.load_state_dict(small.optimizer_state(optimizer))
+    small.model(x).sum().backward()
+    after.step()
+    assert all(torch.equal(before[name], value) for name, value in optimizer.state_dict()["state"][3].items())
+
+
+def test_arrays_of_other_libraries_are_refused_as_inputs(model, x):
+    with pytest.raises(ArgumentError, match=r"use torch\.from_numpy"):
+        jaxarch.torch.plan(model, x.numpy(), budget="50% parameters")
+    with pytest.raises(ArgumentError, match=r"inputs: a tensor is torch\.float64"):
+        jaxarch.torch.plan(model, x.double(), budget="50% parameters")
+    with pytest.raises(ArgumentError, match="optimizer: expected"):
+        jaxarch.torch.plan(model, x, budget="50% parameters").apply().optimizer_state(None)

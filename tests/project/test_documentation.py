@@ -189,7 +189,8 @@ def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path
 
 
 @pytest.mark.long
-def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
+def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names = {}
     with jax.numpy_rank_promotion("allow"):
         run_page("docs/cutting_units.md", names, lambda block: "import torch" not in block)
