@@ -11,7 +11,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch._internal.errors import ArgumentError, check_instance, check_one_strength
+from jaxarch._internal.errors import ArgumentError, check_instance, check_one_number, check_one_strength
 from jaxarch._internal.trees import (
     PyTree,
     Where,
@@ -56,7 +56,8 @@ def add_group_lasso(
         tx = optax.chain(jaxarch.optim.add_group_lasso(groups, 1e-4), optax.adam(1e-3))
 
     Then `structure.plan(...)` removes the units that became small. A gradient step makes no unit exactly 0.
-    Under an adaptive optimizer the penalty's gradient is rescaled with the loss's.
+    Under an adaptive optimizer the penalty's gradient is rescaled with the loss's. A connection of a unit to
+    itself counts twice, once for each of its axes. Only leaves that `update` gets count.
 
     Args:
       groups: the groups of the model, from `structure.axis_groups`.
@@ -96,7 +97,8 @@ def add_group_lasso(
         over = of_groups.over(selected)
 
         def penalty(selected: PyTree) -> Array:
-            squares, counts = over.sums(map_selected(jnp.square, selected))
+            # The squares of float16 would overflow.
+            squares, counts = over.sums(map_selected(lambda leaf: jnp.square(_wide(leaf)), selected))
             norms = [jnp.sqrt(counts[name]) * _root(squares[name]) for name in squares]
             return sum((jnp.sum(norm) for norm in norms), jnp.zeros(()))
 
@@ -124,7 +126,8 @@ def add_growing_penalty(
         small = plan.cut(params)
 
     The penalty's curvature is its strength: gradient descent at learning rate eta diverges where
-    `eta * strength` exceeds 2.
+    `eta * strength` exceeds 2. An adaptive optimizer takes steps of its learning rate, whatever the strength.
+    For an NNX module with state, pass `nnx.filter_state(plan.mask, nnx.Param)`.
 
     Args:
       mask: booleans in the structure of the parameters, or of a part of them; `None` for leaves without a
@@ -135,8 +138,8 @@ def add_growing_penalty(
       An optax transformation; its `update` needs the parameters.
 
     Raises:
-      ArgumentError: a mask that is not boolean; a strength that is negative or not finite; in `update`: no
-        parameters, or parameters that do not fit the mask.
+      ArgumentError: a mask that is not boolean; a number that is negative or not finite; in `update`: no
+        parameters, parameters or gradients that do not fit the mask, a schedule that returns no number.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -160,6 +163,7 @@ def add_growing_penalty(
         if params is None:
             raise ArgumentError("params: add_growing_penalty needs them: tx.update(gradients, state, params)")
         now = strength(state.step) if callable(strength) else strength
+        check_one_number("strength", now)
         leaves = named_leaves(params)
         slopes = {
             path: jnp.where(keeps, jnp.zeros((), leaves[path].dtype), leaves[path]) * now
@@ -178,8 +182,21 @@ def _root(squares: Array) -> Array:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1)), 0)
 
 
+def _wide(leaf: Array) -> Array:
+    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
+
+
 def _plus(updates: PyTree, slopes: dict[str, Array]) -> PyTree:
-    """Add by path, in the dtype of the updates."""
+    """Add by path, in the dtype of the updates.
+
+    Raises:
+      ArgumentError: gradients without a leaf of the parameters.
+    """
+    if absent := slopes.keys() - named_leaves(updates).keys():
+        raise ArgumentError(
+            f"updates: they have no {sorted(absent)[0]!r}; put the penalty next to the gradients, as in "
+            "optax.lookahead(optax.chain(penalty, optimizer), ...)"
+        )
 
     def added(keys: Any, update: Any) -> Any:
         slope = slopes.get(path_name(keys))

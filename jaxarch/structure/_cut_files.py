@@ -8,11 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxarch._internal.errors import ArgumentError, shown
+from jaxarch._internal.errors import ArgumentError, first_line, shown
 from jaxarch.io._files import as_path, complete_file
 from jaxarch.structure._groups import Groups
 
 FORMAT, VERSION = "jaxarch cut", 1
+_LARGEST = 2**28
+"""Largest size of a group, so that a file cannot ask for all memory."""
 
 
 class Cut(Protocol):
@@ -29,15 +31,15 @@ def save_cut(path: str | os.PathLike[str], cut: Cut) -> None:
         jaxarch.structure.save_cut("small.json", small)
         jaxarch.save_tree("small.safetensors", small.tree)
 
-    The file has, by name of the group, its kind, its size, the indices of the units that stay, and the axes
-    of leaves that are cut together. `load_cut` reads it.
+    The file has an entry per group: its kind, its size, the indices of the units that stay, and the axes of
+    leaves that are cut together. `load_cut` reads it.
 
     Args:
       path: the file.
       cut: the result of `plan`, of its `apply()`, or of `shrink`.
 
     Raises:
-      ArgumentError: anything else than such a result; a path that is none.
+      ArgumentError: anything else than such a result; a file that cannot be written.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile
@@ -64,8 +66,11 @@ def save_cut(path: str | os.PathLike[str], cut: Cut) -> None:
         if name in kept
     }
     text = json.dumps({"format": FORMAT, "version": VERSION, "groups": of_groups}, indent=1)
-    with complete_file(as_path(path)) as file:
-        file.write(f"{text}\n".encode())
+    try:
+        with complete_file(as_path(path)) as file:
+            file.write(f"{text}\n".encode())
+    except OSError as error:
+        raise ArgumentError(f"path: {path} cannot be written: {error.strerror}") from None
 
 
 def load_cut(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -102,16 +107,20 @@ def load_cut(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         return {name: _units(group["size"], group["kept"]) for name, group in found["groups"].items()}
     except OSError as error:
         raise ArgumentError(f"path: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ArgumentError(
-            f"path: {path} is no file of save_cut of version {VERSION}: {type(error).__name__}"
+            f"path: {path} was not written by save_cut in version {VERSION} of its format: "
+            f"{first_line(error) or type(error).__name__}"
         ) from None
 
 
 def _units(size: Any, kept: Any) -> np.ndarray:
-    indices = np.asarray(kept, np.int64)
-    if type(size) is not int or indices.ndim != 1 or not indices.size or indices.min() < 0:
-        raise ValueError(f"size {size}")
+    """Return booleans, if a size and indices are integers as `save_cut` writes them."""
+    if type(size) is not int or not 0 < size <= _LARGEST:
+        raise ValueError(f"a size of {size}")
+    rising = type(kept) is list and all(type(index) is int for index in kept) and kept == sorted({*kept})
+    if not rising or not kept or kept[0] < 0 or kept[-1] >= size:
+        raise ValueError(f"units that are no rising indices below {size}")
     units = np.zeros(size, bool)
-    units[indices] = True
+    units[kept] = True
     return units

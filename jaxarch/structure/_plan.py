@@ -360,11 +360,12 @@ def plan_of(subject: Subject, options: Options) -> Plan:
 def _plan_of_units(subject: Subject, options: Options) -> Plan:
     """Return the plan in which the user said which units stay."""
     others = (options.budget, options.scores, options.units, options.shares)
-    if any(given is not None for given in others) or (options.scope, options.round_to) != ("relative", 1):
+    is_default = isinstance(options.scope, str) and (options.scope, options.round_to) == ("relative", 1)
+    if any(given is not None for given in others) or not is_default:
         raise ArgumentError("kept: it says which units stay; leave out the budget and all other options")
     groups = subject.groups
     groups.mask(options.kept)  # Refuse what does not fit the groups.
-    given = {name: np.asarray(units) for name, units in options.kept.items()}
+    given = {name: np.array(units) for name, units in options.kept.items()}
     whole = {name: np.ones(group.size, bool) for name, group in groups.groups.items()}
     scores = {name: units.astype(np.float64) for name, units in given.items()}
     return _plan(subject, whole | given, scores)

@@ -6,10 +6,9 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxarch._internal.errors import ArgumentError, check_function, shown
@@ -20,13 +19,15 @@ from jaxarch.structure._columns import columns
 from jaxarch.structure._flow import Step
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._network_function import check_arrays_given, check_examples
-from jaxarch.structure._products import NO_PARAMETERS, find_products
+from jaxarch.structure._products import NO_PARAMETERS, Product, find_products, shape_of
 from jaxarch.structure._shrink import relative_difference
 
 Model = tuple[Callable[..., Any], PyTree]
 """A function `(tree, *inputs) -> outputs` and its tree."""
-_ENTRIES = 2048
+_ENTRIES = 512
 """Number of values of a unit by which its counterpart is found."""
+_NEVER = 1e9
+"""Value in place of one that is not finite, in distances."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class LayerDifference:
 
     Attributes:
       layer: the path of the layer's leaves.
-      units: the number of values that the layer computes for one place, in both models.
+      units: the number of outputs of the layer's leaves, in both models.
       read: the largest difference of the values that its products read, in units of the largest. Values of
         removed units do not count.
       made: the same of the values that its products make.
@@ -52,10 +53,13 @@ class Comparison:
     """Two models compared, as returned by `same`. It is true if they are the same; `print` shows a table.
 
     Attributes:
-      same: whether the outputs differ by no more than rounding.
-      alike: whether the programs are the same operations. Then the models differ only in their leaves.
-      difference: the largest difference of the outputs, in units of the largest in the same array.
-      first: where the models begin to differ; empty if no layer does.
+      same: whether the outputs have the same structure, and differ by no more than `tolerance`.
+      alike: whether the programs are the same operations, apart from the structure of their outputs.
+      difference: the largest difference of the outputs, in units of the largest in the same array. Integers
+        and booleans differ infinitely, or not at all.
+      tolerance: the square root of the coarsest machine epsilon in both programs: 3e-4 in float32, and 9e-2
+        wherever something is in bfloat16.
+      first: where the models begin to differ; empty if they are the same.
       layers: the layers that both models have, in the order of the first.
       only: the layers that only the first model has, and those that only the second has.
     """
@@ -63,6 +67,7 @@ class Comparison:
     same: bool
     alike: bool
     difference: float
+    tolerance: float
     first: str
     layers: tuple[LayerDifference, ...]
     only: tuple[tuple[str, ...], tuple[str, ...]]
@@ -86,7 +91,10 @@ class Comparison:
         if self.first:
             lines.append(f"they begin to differ {self.first}")
         verdict = "the same" if self.same else "not the same"
-        return "\n".join([*lines, f"{verdict}: outputs differ by {self.difference:.1e} of the largest"])
+        apart = (
+            f"outputs differ by {self.difference:.1e} of the largest; up to {self.tolerance:.0e} is rounding"
+        )
+        return "\n".join([*lines, f"{verdict}: {apart}"])
 
 
 def same(first: Model, second: Model, *inputs: PyTree) -> Comparison:
@@ -95,13 +103,14 @@ def same(first: Model, second: Model, *inputs: PyTree) -> Comparison:
         small = my_pruner(params)
         print(jaxarch.structure.same((apply, masked), (smaller_apply, small), x))
 
-    Use it to check any pruner, conversion or rewrite: one model may be the other without some of its units.
-    Both programs run on the same inputs. The values that products with leaves read and make are compared by
-    the layer's path, or in their order if the two have no path in common. If the second model has fewer
-    units in a layer, each is compared with the unit of the first whose values are nearest. What the products
-    make comes before any bias, so a wrong bias shows in what the next layer reads.
+    Use it to check any pruner, conversion or rewrite: the second model may be the first without some of its
+    units. Both programs run on the same inputs. Layers are products with leaves. They are matched by path, or
+    in their order if no path is in both. What each reads and makes is compared. If the second model has fewer
+    units there, they are assigned to those of the first with the nearest values. So a layer that keeps the
+    wrong units shows in the layer that reads them. A wrong bias shows there too, since products come before
+    it. Products inside branches and `while` loops are not compared, and are in no list.
 
-    The verdict holds for these inputs. `alike` programs with equal leaves compute the same for all inputs.
+    The verdict is that of the outputs, for these inputs.
 
     Args:
       first: a function `(tree, *inputs) -> outputs` and its tree, for instance with zeros at pruned weights.
@@ -109,7 +118,7 @@ def same(first: Model, second: Model, *inputs: PyTree) -> Comparison:
       *inputs: inputs of both functions.
 
     Returns:
-      `Comparison`, which is true if the outputs differ by no more than rounding.
+      `Comparison`, which is true if the outputs are the same.
 
     Raises:
       ArgumentError: anything but pairs of functions and trees; functions that cannot be traced; inputs
@@ -143,14 +152,18 @@ def same(first: Model, second: Model, *inputs: PyTree) -> Comparison:
     if recorded.keys().isdisjoint(found) and counts[0] == counts[1]:
         found = dict(zip(recorded, found.values(), strict=True))
     layers = tuple(_compared(name, recorded[name], found[name]) for name in recorded if name in found)
-    rounding, apart = max(one.rounding(), other.rounding()), relative_difference(outputs, made)
+    tolerance, apart = max(one.rounding(), other.rounding()), relative_difference(outputs, made)
     return Comparison(
-        apart <= rounding,
+        apart <= tolerance,
         are_alike(one._traced, other._traced),
         apart,
-        _first(layers, rounding, apart),
+        tolerance,
+        "" if apart <= tolerance else _first(layers, tolerance),
         layers,
-        (tuple(recorded.keys() - found.keys()), tuple(found.keys() - recorded.keys())),
+        (
+            tuple(name for name in recorded if name not in found),
+            tuple(name for name in found if name not in recorded),
+        ),
     )
 
 
@@ -161,18 +174,28 @@ def _checked(name: str, model: Any) -> Model:
     return model
 
 
-Values = tuple[Any, Any]
-"""The values that a product reads and makes."""
+class Values(NamedTuple):
+    """The values of a product.
+
+    Attributes:
+      read: those that it reads.
+      made: those that it makes.
+      units: the number of outputs of its leaves.
+      loops: the number of loops around it, and so of first axes of both arrays.
+    """
+
+    read: Any
+    made: Any
+    units: int
+    loops: int
 
 
-def _run(
-    groups: Groups, tree: PyTree, inputs: tuple[PyTree, ...]
-) -> tuple[list[Any], dict[str, list[Values]]]:
+def _run(groups: Groups, tree: PyTree, inputs: tuple[PyTree, ...]) -> tuple[PyTree, dict[str, list[Values]]]:
     """Return the outputs of a model, and the values of its products by layer."""
     found = find_products(groups._program, dict.fromkeys(groups._leaves)).found
     read = {id(product.step): product.activation for product in found}
 
-    def record(step: Step, taken: list[Any], made: list[Any]) -> Values | None:
+    def record(step: Step, taken: list[Any], made: list[Any]) -> tuple[Any, Any] | None:
         place = read.get(id(step))
         return None if place is None else (taken[place], made[0])
 
@@ -181,51 +204,72 @@ def _run(
     of_layers: dict[str, list[Values]] = defaultdict(list)
     for product in found:
         if id(product.step) in records and product.layer != NO_PARAMETERS:
-            of_layers[product.layer].append(records[id(product.step)])
-    return outputs, dict(of_layers)
+            taken, made = records[id(product.step)]
+            loops = made.ndim - len(shape_of(product.step.eqn.outvars[0]))
+            of_layers[product.layer].append(Values(taken, made, _units(product), loops))
+    structure = jax.tree.structure(jax.eval_shape(groups._function, tree, *inputs))
+    return jax.tree.unflatten(structure, outputs), dict(of_layers)
+
+
+def _units(product: Product) -> int:
+    """Return the number of outputs of the leaves in a product: the size of their axes that are not summed."""
+    place = 1 - (product.activation or 0)
+    shape, params = shape_of(product.step.eqn.invars[place]), product.step.eqn.params["dimension_numbers"]
+    if product.step.eqn.primitive.name != "dot_general":
+        return shape[(params.rhs_spec if place else params.lhs_spec)[0]]
+    summed, batch = params
+    return math.prod(size for axis, size in enumerate(shape) if axis not in (*summed[place], *batch[place]))
 
 
 def _compared(layer: str, first: list[Values], second: list[Values]) -> LayerDifference:
     """Compare a layer's products, in their order."""
-    units = _places(first[0][1]), _places(second[0][1])
+    units = first[0].units, second[0].units
     if len(first) != len(second):
         return LayerDifference(layer, units, np.inf, np.inf)
     pairs = [*zip(first, second, strict=True)]
-    read, made = (max(_apart(one[part], other[part]) for one, other in pairs) for part in (0, 1))
+    read = max(_apart(one.read, other.read, one.loops) for one, other in pairs)
+    made = max(_apart(one.made, other.made, one.loops) for one, other in pairs)
     return LayerDifference(layer, units, read, made)
 
 
-def _places(array: Any) -> int:
-    """Return the number of values for one example."""
-    return math.prod(np.shape(array)[1:])
+def _apart(one: Any, other: Any, loops: int) -> float:
+    """Return the largest difference of two arrays, whose first axes are rounds of loops.
 
-
-def _apart(one: Any, other: Any) -> float:
-    """Return the largest difference of two arrays, each unit of the second to the nearest of the first."""
-    one, other = (np.asarray(jnp.asarray(array, jnp.float32)) for array in (one, other))
-    if one.ndim != other.ndim:
+    If the second has fewer units, each is compared with one of the first.
+    """
+    if one.ndim != other.ndim or one.shape[:loops] != other.shape[:loops]:
         return np.inf
-    cut = [axis for axis, sizes in enumerate(zip(one.shape, other.shape, strict=True)) if len({*sizes}) > 1]
-    if not cut:
+    if one.shape == other.shape:
         return relative_difference(one, other)
-    rows = [
-        np.moveaxis(array, cut, range(len(cut))).reshape(
-            int(np.prod([array.shape[axis] for axis in cut])), -1
-        )
-        for array in (one, other)
-    ]
+    cut = [axis for axis in range(one.ndim) if one.shape[axis] != other.shape[axis]]
+    rows = [_rows(array, cut) for array in (one, other)]
+    if len(rows[0]) < len(rows[1]) or not rows[1].size:
+        return np.inf
     few = np.linspace(0, rows[0].shape[1] - 1, min(_ENTRIES, rows[0].shape[1])).astype(int)
-    nearest = [np.abs(rows[0][:, few] - row[few]).max(1).argmin() for row in rows[1]]
-    return relative_difference(rows[0][nearest], rows[1])
+    wide = [np.nan_to_num(part[:, few], nan=_NEVER, posinf=_NEVER, neginf=-_NEVER) for part in rows]
+    # Squared distances by one matrix product, less the squares of the second, which change no assignment.
+    distances = (np.abs(wide[0]) ** 2).sum(1)[None] - 2 * (wide[1] @ wide[0].conj().T).real
+    # SciPy comes with JAX, and takes a while to import.
+    from scipy.optimize import linear_sum_assignment
+
+    chosen, nearest = linear_sum_assignment(distances)
+    return relative_difference(rows[0][nearest], rows[1][chosen])
 
 
-def _first(layers: tuple[LayerDifference, ...], rounding: float, apart: float) -> str:
-    """Return where two models begin to differ."""
+def _rows(array: Any, cut: list[int]) -> np.ndarray:
+    """Return the values of each unit in a row, in double precision; the units lie on some axes."""
+    rows = np.moveaxis(np.asarray(array), cut, range(len(cut)))
+    rows = rows.reshape(math.prod(array.shape[axis] for axis in cut), -1)
+    return rows.astype(np.complex128 if np.iscomplexobj(rows) else np.float64)
+
+
+def _first(layers: tuple[LayerDifference, ...], tolerance: float) -> str:
+    """Return where two models begin to differ, if their outputs do."""
     before = ""
     for each in layers:
-        if each.read > rounding:
+        if each.read > tolerance:
             return f"between {before} and {each.layer}" if before else f"before {each.layer}"
-        if each.made > rounding:
+        if each.made > tolerance:
             return f"in {each.layer}"
         before = each.layer
-    return f"after {before}" if apart > rounding and before else ""
+    return f"after {before}" if before else ""

@@ -578,7 +578,7 @@ def runs_alike(
 def relative_difference(whole: PyTree, made: PyTree) -> float:
     """Return the largest difference of two trees of outputs, each leaf in units of its largest number.
 
-    That is the largest finite number of the leaf in the first tree.
+    That is the largest finite number of the leaf in the first tree. Integers and booleans must be equal.
     """
     structures: list[Any] = [jax.tree.structure(outputs) for outputs in (whole, made)]
     if structures[0] != structures[1]:
@@ -587,6 +587,9 @@ def relative_difference(whole: PyTree, made: PyTree) -> float:
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(made), strict=True):
         if one.shape != other.shape or one.dtype != other.dtype:
             return np.inf
+        if not jnp.issubdtype(one.dtype, jnp.inexact):
+            largest = max(largest, 0.0 if np.array_equal(one, other) else np.inf)
+            continue
         one, other = (np.asarray(array).astype(_wide(array)) for array in (one, other))
         # Two NaNs count as equal, as do equal infinities.
         apart = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))

@@ -148,3 +148,26 @@ def test_bad_arguments_are_refused(groups, params):
         add_group_lasso(groups, 1.0).update(params, None)
     with pytest.raises(ArgumentError, match="another model"):
         slopes(add_group_lasso(groups, 1.0), {"in": jnp.ones((3, 3))})
+
+
+def test_float16_weights_neither_overflow_nor_vanish(groups, params):
+    for scale in (1e-4, 400.0):
+        halves = jax.tree.map(lambda leaf: (leaf * scale).astype(jnp.float16), params)  # noqa: B023
+        found = slopes(add_group_lasso(groups, 1.0), halves)
+        expected = slopes(add_group_lasso(groups, 1.0), jax.tree.map(lambda x: x.astype(jnp.float32), halves))
+        assert np.allclose(found["in"], expected["in"], rtol=1e-2) and found["in"].any()
+
+
+def test_parameters_without_gradients_are_refused(params):
+    tx = optax.chain(
+        add_growing_penalty({"in": jnp.zeros((4, WIDTH), bool)}, 1.0), optax.lookahead(optax.sgd(1.0), 5, 0.5)
+    )
+    both = optax.LookaheadParams.init_synced(params)
+    with pytest.raises(ArgumentError, match=r"optax\.lookahead"):
+        tx.update(jax.tree.map(jnp.zeros_like, params), tx.init(both), both)
+
+
+def test_schedules_return_one_number(params):
+    tx = add_growing_penalty({"in": jnp.zeros((4, WIDTH), bool)}, lambda step: jnp.ones(2))
+    with pytest.raises(ArgumentError, match="strength: expected one number"):
+        slopes(tx, params)

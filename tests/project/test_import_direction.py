@@ -76,9 +76,10 @@ FURTHER = {
     "jaxarch.search._logistic_regression": {"sklearn"},
     "jaxarch.structure._allocation": {"scipy"},
     "jaxarch.structure._cost_table": {"pandas"},
+    "jaxarch.structure._same": {"scipy"},
     "jaxarch.structure.distances": {"pandas", "sklearn"},
 }
-"""Needs of single files: a progress bar, a method that is no JAX, a knapsack, tables, a plane for spectra."""
+"""Needs of single files: a progress bar, a method that is no JAX, a knapsack, an assignment, tables, spectra."""
 PRIVATE_OF_THE_LAB = {
     "jaxarch._internal.cpu_cores",
     "jaxarch._internal.errors",

@@ -96,14 +96,31 @@ def test_other_options_beside_units_are_refused(params, planned):
         '{"format": "jaxarch cut", "version": 1, "groups": {"a": {"size": 2, "kept": []}}}',
         '{"format": "jaxarch cut", "version": 1, "groups": {"a": {"size": 2, "kept": [-1]}}}',
         '{"format": "jaxarch cut", "version": 1, "groups": {"a": {"kept": [0]}}}',
+        '{"format": "jaxarch cut", "version": 1, "groups": {"a": {"size": 2, "kept": [true, false]}}}',
+        '{"format": "jaxarch cut", "version": 1, "groups": {"a": {"size": 3, "kept": [1, 0]}}}',
+        '{"format": "jaxarch cut", "version": 1, "groups": {"a": {"size": 1000000000000, "kept": [0]}}}',
+        "[" * 100_000,
     ],
 )
 def test_other_files_are_refused(text, tmp_path):
     (tmp_path / "cut.json").write_text(text)
-    with pytest.raises(ArgumentError, match="no file of save_cut"):
+    with pytest.raises(ArgumentError, match="was not written by save_cut"):
         load_cut(tmp_path / "cut.json")
 
 
 def test_only_cuts_are_saved(params, tmp_path):
     with pytest.raises(ArgumentError, match="cut: expected"):
         save_cut(tmp_path / "cut.json", params)
+
+
+def test_a_folder_is_no_file(planned, tmp_path):
+    with pytest.raises(ArgumentError, match="cannot be written"):
+        save_cut(tmp_path, planned)
+
+
+def test_a_plan_keeps_its_units_when_the_array_changes(params, planned):
+    kept = {name: units.copy() for name, units in planned.kept.items()}
+    again = plan(model, params, X, kept=kept)
+    for units in kept.values():
+        units[:] = True
+    assert again.apply().tree["middle"].shape == planned.apply().tree["middle"].shape

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import jaxarch
@@ -149,3 +150,49 @@ def test_anything_but_pairs_is_refused(params):
         same((model, params), (3, params), X)
     with pytest.raises(ArgumentError, match="arrays"):
         same((model, params), (model, jax.eval_shape(lambda: params)), X)
+
+
+def test_integers_and_the_structure_of_outputs_count(params):
+    def token(params, x):
+        return jnp.argmax(model(params, x), -1) + 50_000
+
+    def named(params, x):
+        return {"logits": model(params, x)}
+
+    assert same((token, params), (token, params), X)
+    other = (lambda params, x: token(params, x) + 1, params)
+    assert same((token, params), other, X).difference == np.inf
+    assert not same((model, params), (named, params), X)
+
+
+def test_a_layer_that_keeps_a_unit_twice_is_named(params, small, masked):
+    kernel = small.tree["one"]["kernel"].at[:, 1].set(small.tree["one"]["kernel"][:, 0])
+    twice = small.tree | {"one": small.tree["one"] | {"kernel": kernel}}
+    assert same((model, masked), (small.function, twice), X).first == "in one"
+
+
+def test_units_are_counted_by_the_leaves(masked, small):
+    def mapped(params, x):
+        return jax.vmap(lambda row: model(params, row[None])[0])(x)
+
+    found = same((mapped, masked), (small.function, small.tree), X)
+    assert found and [layer.units[0] for layer in found.layers] == [6, 7, 2]
+
+
+def test_a_unit_of_nan_that_goes_does_not_count(params):
+    whole = {**params, "two": {**params["two"], "kernel": params["two"]["kernel"].at[:, 0].set(jnp.nan)}}
+
+    def selected(params, x):
+        x = jnp.tanh(x @ params["one"]["kernel"])
+        return (x @ params["two"]["kernel"])[:, -3:]
+
+    cut = {**params, "two": {**params["two"], "kernel": params["two"]["kernel"][:, -3:]}}
+    assert same((selected, whole), (selected, cut), X)
+
+
+def test_many_units_are_matched_in_a_moment():
+    wide = jax.random.normal(jax.random.key(0), (8, 1024))
+    x = jax.random.normal(jax.random.key(1), (64, 8))
+    linear = lambda params, x: (x @ params["w"])[:, :16]  # noqa: E731
+    found = same((linear, {"w": wide}), (linear, {"w": wide[:, :512]}), x)
+    assert found and found.layers[0].units == (1024, 512)
