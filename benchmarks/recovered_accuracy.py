@@ -1,4 +1,4 @@
-"""Which training brings back most of the accuracy that a cut costs?
+"""Does a penalty before a cut, or distillation after it, bring back more accuracy than fine-tuning?
 
     python benchmarks/recovered_accuracy.py             # seven minutes on CPU, one core
     python benchmarks/recovered_accuracy.py --seeds 2   # a first look
@@ -8,7 +8,7 @@ digits of scikit-learn, cut to 25% of its multiply-adds by magnitude, with the s
 the same number of training steps after the dense network was trained:
 
 - fine-tuned: cut at once, then trained on.
-- half before: half of the steps, then cut, then the other half.
+- half before: half of the steps at a constant learning rate, then cut, then the other half.
 - group lasso: the same, with `optim.add_group_lasso` before the cut.
 - growing penalty: the same, with `optim.add_growing_penalty` before the cut, on what the plan removes.
 - distilled: cut at once, then trained on the outputs of the dense network: cross-entropy with its softmax at
@@ -19,7 +19,12 @@ the same number of training steps after the dense network was trained:
 The strengths of the penalties were the best of three for each, on two other seeds and on validation rows: the
 last 200 training rows, which no network is trained on then. The temperature was not tuned.
 
-MEASURED
+Measured with 10 seeds and 200 steps, dense networks at 98.9 [98.8, 99.1]. Fine-tuning reaches 96.1 [95.3,
+96.7], distillation 95.5 [94.9, 96.4]. Half of the steps before the cut cost accuracy, 92.6 [90.8, 93.4]. A
+penalty in these steps makes up for it: the growing penalty 96.8 [96.1, 97.2] (strength 10, the largest
+tried), the group lasso 96.3 [95.3, 96.9] (strength 1e-3). In pairs with fine-tuning, Wilcoxon's signed-rank
+test gives p = .10 for the growing penalty, .57 for the lasso, .01 for distillation. As cut, networks are
+right on 9.9 [9.4, 10.1], with recalibrated batch norm on 24.9 [21.8, 25.4].
 """
 
 from __future__ import annotations

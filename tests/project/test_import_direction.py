@@ -79,7 +79,7 @@ FURTHER = {
     "jaxarch.structure._same": {"scipy"},
     "jaxarch.structure.distances": {"pandas", "sklearn"},
 }
-"""Needs of single files: a progress bar, a method that is no JAX, a knapsack, an assignment, tables, spectra."""
+"""Needs of single files: a progress bar, a method that is no JAX, a knapsack, a matching, tables, spectra."""
 PRIVATE_OF_THE_LAB = {
     "jaxarch._internal.cpu_cores",
     "jaxarch._internal.errors",
