@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -209,7 +210,8 @@ def one(name: str, library: str) -> dict[str, Any]:
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return json.loads(lines[-1])
-    return {"failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:300]}
+    raised = re.findall(r"^[\w.]*(?:Error|Exception)\b.*$", done.stderr, flags=re.M)
+    return {"failed": (raised or [f"exit status {done.returncode}"])[-1][:300]}
 
 
 def page(results: Path) -> str:

@@ -24,7 +24,7 @@ OWN = (nn.Linear, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.RNNBase, RNNCellB
 
 
 def write_sizes(model: nn.Module, inputs: tuple[PyTree, ...], fewer: bool) -> None:
-    """Update the size attributes of all layers to the sizes of their arrays, and of what reaches them.
+    """Update the size attributes of all layers to the sizes of their arrays, or of what reaches them.
 
     A copy of the model is run, since a run may change a model. A grouped convolution has as many groups as
     its kernel needs for the channels that reach it. A group norm keeps its number of groups, or the number
@@ -48,12 +48,9 @@ def write_sizes(model: nn.Module, inputs: tuple[PyTree, ...], fewer: bool) -> No
     with torch.no_grad():
         trial(*cloned(inputs))
     for layer, tried in zip(model.modules(), trial.modules(), strict=True):
-        if type(layer).__module__.startswith("torch.nn.") or isinstance(
-            layer, (nn.Linear, _ConvNd, _NormBase)
-        ):
-            for name in SIZES:
-                if name in vars(tried) and not torch.is_tensor(getattr(tried, name)):
-                    setattr(layer, name, getattr(tried, name))
+        if type(layer).__module__.startswith("torch.nn.") or isinstance(layer, OWN):
+            for name in vars(tried).keys() & {*SIZES}:
+                setattr(layer, name, getattr(tried, name))
 
 
 def _write_by_arrays(layer: Any) -> None:
@@ -67,6 +64,10 @@ def _write_by_arrays(layer: Any) -> None:
             layer.out_channels = layer.weight.shape[0]
         case nn.Embedding():
             layer.num_embeddings, layer.embedding_dim = layer.weight.shape
+        case nn.LayerNorm() | nn.RMSNorm() if layer.weight is not None:
+            layer.normalized_shape = tuple(layer.weight.shape)
+        case _NormBase() if layer.weight is not None or layer.running_mean is not None:
+            (layer.num_features,) = (layer.running_mean if layer.weight is None else layer.weight).shape
         case nn.PReLU():
             (layer.num_parameters,) = layer.weight.shape
         case nn.RNNBase():
@@ -97,9 +98,9 @@ def _write_by_input(layer: Any, shape: tuple[int, ...], fewer: bool) -> None:
             if fewer:
                 layer.num_groups = shape[1] // (layer.num_channels // layer.num_groups)
             layer.num_channels = shape[1]
-        case nn.LayerNorm() | nn.RMSNorm():
+        case nn.LayerNorm() | nn.RMSNorm() if layer.weight is None:
             layer.normalized_shape = tuple(shape[-len(layer.normalized_shape) :])
         case nn.InstanceNorm1d() | nn.InstanceNorm2d() | nn.InstanceNorm3d():
             layer.num_features = shape[-layer._get_no_batch_dim()]
-        case _NormBase():
+        case _NormBase() if layer.weight is None and layer.running_mean is None:
             layer.num_features = shape[1]

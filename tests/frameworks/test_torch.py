@@ -381,3 +381,17 @@ def test_arrays_of_other_libraries_are_refused_as_inputs(model, x):
         jaxarch.torch.plan(model, x.double(), budget="50% parameters")
     with pytest.raises(ArgumentError, match="optimizer: expected"):
         jaxarch.torch.plan(model, x, budget="50% parameters").apply().optimizer_state(None)
+
+
+def test_norms_that_turn_their_inputs_have_the_size_of_their_weights():
+    class Turned(nn.LayerNorm):
+        def forward(self, x):
+            return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+
+    layers = nn.Conv2d(3, 8, 1), Turned(8), nn.Conv2d(8, 12, 1), nn.InstanceNorm2d(12), nn.Conv2d(12, 2, 1)
+    model, x = drawn(nn.Sequential(*layers)), torch.randn(2, 3, 5, 7)
+    plan = jaxarch.torch.plan(model, x, budget="50% multiply_adds", units=("channels", "features"))
+    with pytest.warns(ResultWarning, match="of `model` differ"):
+        small = plan.apply().model
+    assert small[1].normalized_shape == (small[0].out_channels,) and small[0].out_channels < 8
+    assert small[3].num_features == small[2].out_channels < 12
