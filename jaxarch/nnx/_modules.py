@@ -183,25 +183,29 @@ def _read(model: nnx.Module, inputs: tuple[PyTree, ...]) -> _Read:
     random = copied(random)
     written = _written(graph, random, tree, inputs)
 
-    def function(tree: PyTree, *inputs: PyTree) -> Any:
-        module = nnx.merge(graph, random, tree, copy=True)
-        outputs = module(*inputs)
-        if not written:
-            return outputs
-        after = named_leaves(_split(module)[2])
-        return outputs, {path: after[path] for path in written}
+    def function_of(graph: Any) -> Callable[..., Any]:
+        def function(tree: PyTree, *inputs: PyTree) -> Any:
+            module = nnx.merge(graph, random, tree, copy=True)
+            outputs = module(*inputs)
+            if not written:
+                return outputs
+            after = named_leaves(_split(module)[2])
+            return outputs, {path: after[path] for path in written}
+
+        return function
 
     def finish(small: Shrunk, exact: bool) -> ShrunkModule:
-        def made() -> Made:
+        def made(fewer: bool) -> Made:
             module = nnx.merge(graph, *copied((random, small.tree)), copy=True)
             nodes = dict(nnx.iter_graph(model))
             for path, node in nnx.iter_graph(module):
-                _write_sizes(node, nodes[path])
-            return module, function
+                _write_sizes(node, nodes[path], fewer)
+            return module, function_of(_split(module)[0])
 
-        return ShrunkModule(**fields_of(small), **smaller_model(small, [made], inputs, exact))
+        candidates = [partial(made, fewer) for fewer in (False, True)]
+        return ShrunkModule(**fields_of(small), **smaller_model(small, candidates, inputs, exact))
 
-    return _Read(function, tree, bool(written), finish)
+    return _Read(function_of(graph), tree, bool(written), finish)
 
 
 def _split(model: nnx.Module) -> Any:
@@ -313,21 +317,57 @@ def _is_read(
     return any(reached(program, [True] * len(program.outputs), set()))
 
 
-def _write_sizes(module: object, before: Any) -> None:
-    """Update the size attributes of a layer to the sizes of its arrays."""
+def _write_sizes(module: object, before: Any, fewer: bool) -> None:
+    """Update the size attributes of a layer to the sizes of its arrays.
+
+    Args:
+      module: the layer.
+      before: the layer in the original module.
+      fewer: whether a group norm loses whole groups, and keeps the features in a group.
+    """
     match module:
         case nnx.Linear():
             sizes = before.in_features, before.out_features
             module.in_features, module.out_features = _sizes(module.kernel, before.kernel, sizes)
         case nnx.Conv():
-            sizes = before.in_features // before.feature_group_count, before.out_features
-            inputs, module.out_features = _sizes(module.kernel, before.kernel, sizes)
-            module.in_features = inputs * module.feature_group_count
+            _write_sizes_of_convolution(module, before)
+        case nnx.LinearGeneral() if not module.batch_axis:
+            inputs = len(before.in_features)
+            module.in_features = module.kernel.shape[:inputs]
+            module.out_features = module.kernel.shape[inputs:]
+        case nnx.MultiHeadAttention():
+            module.in_features, module.num_heads, module.head_dim = module.query.kernel.shape[-3:]
+            module.qkv_features = module.num_heads * module.head_dim
+            module.out_features = module.out.kernel.shape[-1]
         case nnx.Embed():
             sizes = before.num_embeddings, before.features
             module.num_embeddings, module.features = _sizes(module.embedding, before.embedding, sizes)
         case nnx.BatchNorm():
             (module.num_features,) = _sizes(module.mean, before.mean, (before.num_features,))
+        case nnx.GroupNorm():
+            _write_groups(module, before, fewer)
+
+
+def _write_sizes_of_convolution(module: nnx.Conv, before: nnx.Conv) -> None:
+    """Update the sizes of a convolution. If it is depthwise, it has as many groups as channels."""
+    groups = before.feature_group_count
+    sizes = before.in_features // groups, before.out_features
+    inputs, module.out_features = _sizes(module.kernel, before.kernel, sizes)
+    if groups == before.in_features > 1:
+        module.feature_group_count = module.out_features * groups // before.out_features
+    module.in_features = inputs * module.feature_group_count
+
+
+def _write_groups(module: nnx.GroupNorm, before: nnx.GroupNorm, fewer: bool) -> None:
+    """Update the number of groups of a group norm, or the features in a group."""
+    old, new = (norm.bias if norm.scale is None else norm.scale for norm in (before, module))
+    if old is None or new is None:
+        return
+    features = new.size * before.num_groups * before.group_size // old.size
+    if fewer:
+        module.num_groups = features // before.group_size
+    else:
+        module.group_size = features // before.num_groups
 
 
 def _sizes(after: Any, before: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -539,3 +539,41 @@ def test_a_module_that_fixes_its_sizes_gives_the_reason():
     assert small.model is None
     assert "does not take the smaller arrays" in small.why or "something else" in small.why
     assert "no smaller model" in str(small)
+
+
+IMAGES = jnp.asarray(np.random.default_rng(2).normal(size=(2, 6, 6, 3)), jnp.float32)
+WORDS = jnp.asarray(np.random.default_rng(3).normal(size=(2, 5, 12)), jnp.float32)
+
+
+def layers_of(name, rngs):
+    """Layers that keep their sizes beside their arrays, and an input."""
+    if name == "attention":
+        attention = nnx.MultiHeadAttention(3, 12, qkv_features=12, decode=False, rngs=rngs)
+        return [nnx.Linear(12, 12, rngs=rngs), attention, nnx.Linear(12, 4, rngs=rngs)], WORDS
+    if name == "general":
+        into, out = (
+            nnx.LinearGeneral(12, (3, 8), rngs=rngs),
+            nnx.LinearGeneral((3, 8), 4, axis=(-2, -1), rngs=rngs),
+        )
+        return [into, nnx.relu, out], WORDS
+    first, last = nnx.Conv(3, 8, (1, 1), rngs=rngs), nnx.Conv(8, 5, (1, 1), rngs=rngs)
+    if name == "depthwise":
+        inner = nnx.Conv(8, 8, (3, 3), feature_group_count=8, rngs=rngs)
+    else:
+        inner = nnx.GroupNorm(8, num_groups=4, rngs=rngs)
+    return [first, inner, nnx.relu, last], IMAGES
+
+
+@pytest.mark.parametrize("name", ["attention", "general", "depthwise", "group norm"])
+def test_layers_that_keep_their_sizes_have_the_smaller_ones(name):
+    layers, x = layers_of(name, nnx.Rngs(0))
+    model = nnx.Sequential(*layers)
+    made = jaxarch.nnx.plan(model, x, budget="65% multiply_adds")
+    small = made.apply()
+    assert small.model is not None, small.why
+    graph, state = nnx.split(model)
+    masked = nnx.merge(graph, apply_mask(made.mask, state))
+    more = jnp.concatenate([x, x[:1] + 1])
+    assert close(small.model(more), masked(more), 1e-5)
+    again = jaxarch.nnx.plan(small.model, x, budget="80% multiply_adds")  # its sizes serve another plan
+    assert again.before.multiply_adds == made.after.multiply_adds
