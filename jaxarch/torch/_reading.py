@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -44,7 +45,8 @@ def function_of(model: nn.Module) -> tuple[Callable[..., Any], dict[str, jax.Arr
         key = env.prng_key
         # torchax broadcasts over ranks, as PyTorch does, whatever the user's setting. Tensors that the call
         # makes, such as positions, are torchax's too. Its random key must not be one of a traced program.
-        with jax.numpy_rank_promotion("allow"), torch.device("jax:0"), env.override_property(prng=key):
+        ranks, device = jax.numpy_rank_promotion("allow"), torch.device("jax:0")
+        with ranks, device, env.override_property(prng=key), _restored(traced):
             outputs = call({name: tree[of] for name, of in source.items()}, inputs)
             if env.prng_key is not key:
                 raise ArgumentError(
@@ -53,6 +55,25 @@ def function_of(model: nn.Module) -> tuple[Callable[..., Any], dict[str, jax.Arr
         return outputs
 
     return function, {name: to_jax(named[name]) for name in first.values()}
+
+
+@contextlib.contextmanager
+def _restored(model: nn.Module) -> Iterator[None]:
+    """Undo what a call writes to attributes, since a cache would hold values of a traced program."""
+    saved = [
+        {
+            name: copy.copy(value) if isinstance(value, (dict, list, set)) else value
+            for name, value in of.items()
+        }
+        for of in map(vars, model.modules())
+    ]
+    layers = [*model.modules()]
+    try:
+        yield
+    finally:
+        for layer, attributes in zip(layers, saved, strict=True):
+            vars(layer).clear()
+            vars(layer).update(attributes)
 
 
 def read(model: nn.Module, inputs: tuple[PyTree, ...]) -> tuple[Callable[..., Any], PyTree, Any]:
