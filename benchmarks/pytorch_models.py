@@ -240,7 +240,7 @@ are random. `python benchmarks/pytorch_models.py` writes the page; its docstring
 """  # noqa: E501
 COLUMNS = """\
 - *Difference* is the largest difference of an output from the masked model's, in units of the largest output, for 2 and
-  for 3 examples.
+  for 3 examples. Beyond rounding, units are normalized together with some that are gone, and `apply` warns.
 - *Smaller module* is `yes` for an ordinary module with smaller layers. `heads whole` needs `units=` without heads, to 75%
   of the multiply-adds. With `function` the module's code fixes sizes: the JAX function and the state dict are smaller.
 - *Seconds* are those of the plan and of `apply`, which compiles the dense and the smaller model to compare them. They
@@ -292,7 +292,7 @@ def _summary(ours: dict[str, Any], theirs: dict[str, Any], tried: list[str]) -> 
         shares = [row["share"] for row in made]
         lines += [
             f"- {place}: {len(made)} of {len(those)} models became smaller in one plain call, to "
-            f"{min(shares):.1%} to {max(shares):.1%} of their multiply-adds. Of these, "
+            f"{min(shares):.2%} to {max(shares):.2%} of their multiply-adds. Of these, "
             f"{modules.count('yes')} became ordinary modules, {modules.count('heads whole')} do so if heads "
             f"stay whole, and {modules.count('function')} remain functions. The largest difference from a "
             f"masked model is {max(row['difference'] for row in made):.0e} of the largest output. "
