@@ -114,7 +114,7 @@ def made(name: str) -> tuple[Any, Any, int]:
         weights = torchvision.models.get_model_weights(name).DEFAULT
         outputs = 21 if segments else len(weights.meta["categories"])
         frames = (16,) if outputs == 400 else ()
-        side = 64 if frames and name != "s3d" else 224
+        side = 64 if frames and not name.startswith(("s3d", "mvit")) else 224
         shape = (3, *frames, side, side)
     with torch.no_grad():
         for tensor in model.parameters():
