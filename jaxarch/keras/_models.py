@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,9 +13,8 @@ import jax
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, copied
 from jaxarch.structure import _framework_models
-from jaxarch.structure._groups import Groups
 from jaxarch.structure._network_function import check_arrays_given
-from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, Subject, found_batch, plan_of
+from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, plan_of, subject_of
 from jaxarch.structure._shrink import Shrunk, shrink_function
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def shrink(model: keras.Model, *inputs: PyTree) -> ShrunkModel:
       2
     """
     function, tree = as_function(model)
-    return _finished(shrink_function(function, tree, inputs), model, inputs, exact=True)
+    return _finished(shrink_function(function, tree, inputs), model, [*tree], inputs, exact=True)
 
 
 def plan(
@@ -156,29 +156,31 @@ def plan(
     """
     function, tree = as_function(model)
     check_arrays_given(inputs=inputs)
-    groups = Groups(function, tree, inputs)
     parameters = {variable.path for variable in model.trainable_variables}
-    subject = Subject(
-        function,
-        tree,
-        inputs,
-        groups,
-        found_batch(groups, inputs),
-        parameters,
-        lambda small: _finished(small, model, inputs, exact=False),
-    )
+    finish = partial(_finished, model=model, paths=[*tree], inputs=inputs, exact=False)
+    subject = subject_of(function, tree, inputs, parameters, finish)
     return plan_of(subject, Options(budget, scores, scope, units, shares, round_to, kept))
 
 
-def _finished(small: Shrunk, model: keras.Model, inputs: tuple[PyTree, ...], exact: bool) -> ShrunkModel:
-    """Put the smaller arrays into a model with these sizes, and compare it with the smaller function."""
+def _finished(
+    small: Shrunk, model: keras.Model, paths: Sequence[str], inputs: tuple[PyTree, ...], exact: bool
+) -> ShrunkModel:
+    """Put the smaller arrays into a model with these sizes, and compare it with the smaller function.
+
+    Args:
+      small: the smaller function and its arrays.
+      model: the original model.
+      paths: the paths of its variables in the tree, in the model's order.
+      inputs: inputs of a call.
+      exact: see `smaller_model`.
+    """
     from jaxarch.keras._sizes import with_arrays
 
     def made() -> tuple[Any, Callable[..., Any]]:
         smaller = with_arrays(model, small.tree)
         function, tree = as_function(smaller)
         # The paths of the smaller model's variables may begin with another name; their order is the same.
-        names = dict(zip(tree, as_function(model)[1], strict=True))
+        names = dict(zip(tree, paths, strict=True))
         return smaller, lambda arrays, *inputs: function(
             {path: arrays[name] for path, name in names.items()}, *inputs
         )

@@ -16,10 +16,9 @@ from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, copied, named_leaves, path_name, placed
 from jaxarch.structure._flow import follow, fresh
 from jaxarch.structure._framework_models import Made, ShrunkModel, fields_of, smaller_model
-from jaxarch.structure._groups import Groups
 from jaxarch.structure._liveness import reached
 from jaxarch.structure._network_function import check_arrays_given
-from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, Subject, found_batch, plan_of
+from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, plan_of, subject_of
 from jaxarch.structure._shrink import Shrunk, shrink_function
 from jaxarch.structure._tracing import passed_on, traced
 
@@ -152,11 +151,9 @@ def plan(
     """
     read = _read(model, inputs)
     check_arrays_given(model=read.tree, inputs=inputs)
-    groups = Groups(read.function, read.tree, inputs, read.updates)
     parameters = {*named_leaves(nnx.state(model, nnx.Param))}
-    batch = found_batch(groups, inputs)
     finish = partial(read.finish, exact=False)
-    subject = Subject(read.function, read.tree, inputs, groups, batch, parameters, finish)
+    subject = subject_of(read.function, read.tree, inputs, parameters, finish, read.updates)
     return plan_of(subject, Options(budget, scores, scope, units, shares, round_to, kept))
 
 

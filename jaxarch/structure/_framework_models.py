@@ -11,7 +11,7 @@ import jax
 
 from jaxarch._internal.errors import ResultWarning, first_line
 from jaxarch._internal.trees import PyTree
-from jaxarch.structure._shrink import Shrunk, computes_the_same, relative_difference, runs_alike
+from jaxarch.structure._shrink import Shrunk, derives_alike, relative_difference, runs_alike
 
 Made = tuple[Any, Callable[..., Any]]
 """A model, and the function of the smaller arrays that calls it."""
@@ -60,8 +60,11 @@ def smaller_model(
         except Exception as error:
             why = why or f"its code does not take the smaller arrays: {first_line(error)}"
             continue
-        same = computes_the_same(function, program, small.groups, small.tree, inputs)
-        if not same and (exact or not _but_for_numbers(function, program, small, inputs)):
+        arguments = function, program, small.tree, *inputs
+        alike = runs_alike(*arguments)
+        same = alike and derives_alike(function, program, small.groups, small.tree, inputs)
+        # What runs alike and is not the same has another derivative.
+        if not same and (exact or alike or not runs_alike(*arguments, but_for_numbers=True)):
             why = why or "its code computes something else on the smaller arrays"
             continue
         expected = small.function if same else function
@@ -75,14 +78,6 @@ def smaller_model(
         return {"model": model, "why": ""}
     kinds = {small.groups.groups[name].kind for name, units in small.kept.items() if not units.all()}
     return {"model": None, "why": why + ("; leave heads whole, by `units`" if "heads" in kinds else "")}
-
-
-def _but_for_numbers(
-    function: Callable[..., Any], program: Callable[..., Any], small: Shrunk, inputs: tuple[PyTree, ...]
-) -> bool:
-    # A function that is the same, number for number, is refused for its derivative.
-    arguments = function, program, small.tree, *inputs
-    return runs_alike(*arguments, but_for_numbers=True) and not runs_alike(*arguments)
 
 
 def _warn_of_means(

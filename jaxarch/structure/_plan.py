@@ -35,7 +35,7 @@ from jaxarch.structure._budgets import LATENCY, Budget, read_budgets
 from jaxarch.structure._columns import columns
 from jaxarch.structure._cost import batch_of, cost_without
 from jaxarch.structure._cost_table import Counts
-from jaxarch.structure._groups import Groups, axis_groups, some_axes
+from jaxarch.structure._groups import Groups, some_axes
 from jaxarch.structure._latency import latency, within_latency
 from jaxarch.structure._network_function import check_arrays_given, example_batch, function_of
 from jaxarch.structure._products import find_products
@@ -298,16 +298,21 @@ def _subject(model: Any, about: Any, inputs: tuple[PyTree, ...]) -> Subject:
             lambda small: smaller_network(small, model, problem, trained),
         )
     check_arrays_given(tree=tree, inputs=inputs)
-    groups = axis_groups(function, tree, *inputs)
-    return Subject(
-        function, tree, inputs, groups, found_batch(groups, inputs), {*groups._leaves}, lambda small: small
-    )
+    return subject_of(function, tree, inputs, {*named_leaves(tree)}, lambda small: small)
 
 
-def found_batch(groups: Groups, inputs: tuple[PyTree, ...]) -> int | None:
-    """Return the number of examples in the inputs; `None` if no axis is a batch."""
+def subject_of(
+    function: Callable[..., Any],
+    tree: PyTree,
+    inputs: tuple[PyTree, ...],
+    parameters: Collection[str],
+    finish: Callable[[Shrunk], Shrunk],
+    updates: bool = False,
+) -> Subject:
+    """Find the groups of a function and the number of its examples; see `Subject` and `axis_groups`."""
+    groups = Groups(function, tree, inputs, updates)
     size, batch_is = batch_of(groups, inputs)
-    return size if batch_is == "found" else None
+    return Subject(function, tree, inputs, groups, size if batch_is == "found" else None, parameters, finish)
 
 
 class Options(NamedTuple):

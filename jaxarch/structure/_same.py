@@ -207,8 +207,7 @@ def _run(groups: Groups, tree: PyTree, inputs: tuple[PyTree, ...]) -> tuple[PyTr
             taken, made = records[id(product.step)]
             loops = made.ndim - len(shape_of(product.step.eqn.outvars[0]))
             of_layers[product.layer].append(Values(taken, made, _units(product), loops))
-    structure = jax.tree.structure(jax.eval_shape(groups._function, tree, *inputs))
-    return jax.tree.unflatten(structure, outputs), dict(of_layers)
+    return jax.tree.unflatten(groups._outputs, outputs), dict(of_layers)
 
 
 def _units(product: Product) -> int:

@@ -404,7 +404,8 @@ def smaller_function(
       and its difference from the original, as `relative_difference` measures it.
     """
     program = jax.jit(groups.smaller(kept))
-    same = computes_the_same(function, program, groups, small, inputs)
+    same = runs_alike(function, program, small, *inputs)
+    same = same and derives_alike(function, program, groups, small, inputs)
     chosen = function if same else program
     whole, difference = compared_outputs(groups, kept, small, chosen, function, tree, inputs)
     place, failed = _not_a_number(whole), exact and difference > groups.rounding()
@@ -428,19 +429,18 @@ def smaller_function(
     return same, chosen, difference
 
 
-def computes_the_same(
+def derives_alike(
     function: Callable[..., Any],
     program: Callable[..., Any],
     groups: Groups,
     small: PyTree,
     inputs: tuple[PyTree, ...],
 ) -> bool:
-    """Return whether a function of the smaller arrays does what their program does, and so its gradient."""
-    same = runs_alike(function, program, small, *inputs)
-    # Custom derivative rules are not part of the compared programs, so gradients are compared as well.
-    if same and _has_rules(groups._program):
-        same = _derive_alike(function, program, small, inputs)
-    return same
+    """Return whether a function that runs like the program of the smaller arrays has its gradient too.
+
+    Custom derivative rules are not part of the compared programs, so where there are any, gradients are.
+    """
+    return not _has_rules(groups._program) or _derive_alike(function, program, small, inputs)
 
 
 def compared_outputs(

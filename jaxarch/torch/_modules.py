@@ -11,10 +11,9 @@ import jax
 from jaxarch._internal.errors import from_extra
 from jaxarch._internal.trees import PyTree
 from jaxarch.structure._framework_models import ShrunkModel
-from jaxarch.structure._groups import Groups
 from jaxarch.structure._network_function import check_arrays_given
-from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, Subject, found_batch, plan_of
-from jaxarch.structure._shrink import shrink_function
+from jaxarch.structure._plan import Options, Plan, PlanScope, Shares, plan_of, subject_of
+from jaxarch.structure._shrink import Shrunk, shrink_function
 
 if TYPE_CHECKING:
     import torch
@@ -170,16 +169,11 @@ def plan(
         from jaxarch.torch import _reading, _smaller_modules
     function, tree, examples = _reading.read(model, inputs)
     check_arrays_given(inputs=examples)
-    groups = Groups(function, tree, examples)
     parameters = {name for name, _ in model.named_parameters()} & tree.keys()
-    subject = Subject(
-        function,
-        tree,
-        examples,
-        groups,
-        found_batch(groups, examples),
-        parameters,
-        lambda small: _smaller_modules.finished(small, model, function, tree, inputs, exact=False),
-    )
+
+    def finish(small: Shrunk) -> ShrunkModule:
+        return _smaller_modules.finished(small, model, function, tree, inputs, exact=False)
+
+    subject = subject_of(function, tree, examples, parameters, finish)
     given = _reading.scores_of(scores, tree)
     return plan_of(subject, Options(budget, given, scope, units, shares, round_to, kept))
