@@ -21,6 +21,12 @@ from jaxarch._internal.trees import PyTree, copied
 
 def function_of(model: nn.Module) -> tuple[Callable[..., Any], dict[str, jax.Array]]:
     """Turn a module into a function and its arrays; see `as_function`."""
+    function, tensors = translated(model)
+    return function, {name: to_jax(tensor) for name, tensor in tensors.items()}
+
+
+def translated(model: nn.Module) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
+    """Turn a module into a function of JAX arrays, and return its tensors."""
     model = uncompiled(model)
     if training := [name for name, layer in model.named_modules() if layer.training]:
         raise ArgumentError(
@@ -54,26 +60,24 @@ def function_of(model: nn.Module) -> tuple[Callable[..., Any], dict[str, jax.Arr
                 )
         return outputs
 
-    return function, {name: to_jax(named[name]) for name in first.values()}
+    return function, {name: named[name] for name in first.values()}
 
 
 @contextlib.contextmanager
 def _restored(model: nn.Module) -> Iterator[None]:
     """Undo what a call writes to attributes, since a cache would hold values of a traced program."""
-    saved = [
-        {
-            name: copy.copy(value) if isinstance(value, (dict, list, set)) else value
-            for name, value in of.items()
-        }
-        for of in map(vars, model.modules())
-    ]
-    layers = [*model.modules()]
+
+    def kept(value: Any) -> Any:
+        return copy.copy(value) if isinstance(value, (dict, list, set)) else value
+
+    found = [vars(layer) for layer in model.modules()]
+    saved = [{name: kept(value) for name, value in attributes.items()} for attributes in found]
     try:
         yield
     finally:
-        for layer, attributes in zip(layers, saved, strict=True):
-            vars(layer).clear()
-            vars(layer).update(attributes)
+        for attributes, before in zip(found, saved, strict=True):
+            attributes.clear()
+            attributes.update(before)
 
 
 def read(model: nn.Module, inputs: tuple[PyTree, ...]) -> tuple[Callable[..., Any], PyTree, Any]:

@@ -20,7 +20,15 @@ from jaxarch.structure._groups import some_axes
 from jaxarch.structure._shrink import Shrunk, relative_difference
 from jaxarch.torch._attributes import Attributes, guesses
 from jaxarch.torch._modules import ShrunkModule
-from jaxarch.torch._reading import arrays_of, attribute, duplicate, outputs_of, read, to_torch, uncompiled
+from jaxarch.torch._reading import (
+    arrays_of,
+    attribute,
+    duplicate,
+    outputs_of,
+    to_torch,
+    translated,
+    uncompiled,
+)
 from jaxarch.torch._sizes import write_sizes
 
 
@@ -46,7 +54,9 @@ def finished(
       ArgumentError: a translation that computes something else than the module.
     """
     model, examples = uncompiled(model), arrays_of(inputs)
-    apart = relative_difference(jax.jit(function)(tree, *examples), outputs_of(model, inputs))
+    # The module may have been trained since its arrays were read.
+    then = _with_arrays(model, tree)
+    apart = relative_difference(jax.jit(function)(tree, *examples), outputs_of(then, inputs))
     if apart > small.groups.rounding():
         raise ArgumentError(
             f"model: torchax computes something else than PyTorch, by {apart:.1e} of the largest output, so "
@@ -65,7 +75,7 @@ def finished(
             ResultWarning,
             stacklevel=4,
         )
-    tensors = _smaller_tensors(_tensors(model, small.tree), small.tree)
+    tensors = _other_tensors(_tensors(model, small.tree), small.tree)
     saved = {name: tensors.get(name, value) for name, value in model.state_dict().items()}
     saved = {name: value.detach() if torch.is_tensor(value) else value for name, value in saved.items()}
     first = {parameter: name for name, parameter in model.named_parameters() if name in small.tree}
@@ -88,13 +98,18 @@ def _candidate(
       attributes: new values of attributes.
       fewer: whether group norms lose whole groups.
     """
-    smaller = _smaller_tensors(named := _tensors(model, tree), tree)
-    # Wherever the copy would have a tensor of the old size, also in lists, it has the smaller one.
-    made = duplicate(model, {id(tensor): smaller[name] for name, tensor in named.items() if name in smaller})
+    made = _with_arrays(model, tree)
     for (path, name), value in attributes.items():
         setattr(made.get_submodule(path), name, value)
     write_sizes(made, inputs, fewer)
-    return made, read(made, inputs)[0]
+    return made, translated(made)[0]
+
+
+def _with_arrays(model: nn.Module, tree: Mapping[str, jax.Array]) -> nn.Module:
+    """Return a copy of a module with these arrays wherever it has its tensors, also in lists."""
+    named = _tensors(model, tree)
+    others = _other_tensors(named, tree)
+    return duplicate(model, {id(tensor): others[name] for name, tensor in named.items() if name in others})
 
 
 def _tensors(model: nn.Module, tree: Mapping[str, Any]) -> dict[str, torch.Tensor]:
@@ -103,9 +118,9 @@ def _tensors(model: nn.Module, tree: Mapping[str, Any]) -> dict[str, torch.Tenso
     return {name: attribute(model, name) for name in tree} | dict(others[0]) | dict(others[1])
 
 
-def _smaller_tensors(
+def _other_tensors(
     named: Mapping[str, torch.Tensor], tree: Mapping[str, jax.Array]
 ) -> dict[str, torch.Tensor]:
-    """Return smaller arrays as tensors like those of the model. What is shared there is shared here."""
+    """Return arrays as tensors like those of the model. What is shared there is shared here."""
     made = {id(named[name]): to_torch(tree[name], named[name]) for name in tree}
     return {name: made[id(tensor)] for name, tensor in named.items() if id(tensor) in made}

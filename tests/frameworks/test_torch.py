@@ -397,3 +397,11 @@ def test_norms_that_turn_their_inputs_have_the_size_of_their_weights():
         small = plan.apply().model
     assert small[1].normalized_shape == (small[0].out_channels,) and small[0].out_channels < 8
     assert small[3].num_features == small[2].out_channels < 12
+
+
+def test_a_plan_is_applied_to_the_weights_that_it_was_made_for(model, x):
+    plan = jaxarch.torch.plan(model, x, budget="50% multiply_adds")
+    expected = outputs(masked(model, plan), x)
+    with torch.no_grad():
+        model[0].weight.add_(1)
+    assert np.allclose(outputs(plan.apply().model, x), expected, atol=1e-5)
