@@ -146,7 +146,8 @@ def _compare_primitives(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outp
 
 def _equal(one: Any, other: Any) -> bool:
     try:
-        return bool(one == other)
+        # A table's look-up is filled with NaN, which is not equal to itself.
+        return bool(one == other or (one != one and other != other))
     except Exception:
         # Some parameters, such as arrays, have no truth value when compared: they count as different.
         return False

@@ -189,4 +189,5 @@ def _variables(eqn: JaxprEqn) -> list[Any]:
 
 def _has_units(atom: Any) -> bool:
     """Return whether an array has an axis along which units may lie."""
-    return any(size > 1 for size in getattr(atom.aval, "shape", ()))
+    # A symbolic number of examples counts as one that is above 1.
+    return any(size not in (0, 1) for size in getattr(atom.aval, "shape", ()))

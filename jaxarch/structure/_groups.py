@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import GetAttrKey, KeyPath, SequenceKey, tree_map_with_path
 
@@ -27,6 +28,7 @@ from jaxarch._internal.errors import (
 from jaxarch._internal.trees import PyTree, check_distinct, named_leaves, path_name
 from jaxarch.masks._units import GroupUnits, Span
 from jaxarch.structure._axes import Axis, unify
+from jaxarch.structure._batches import differ_in_examples
 from jaxarch.structure._constants import Record, anything, constant, find_known, is_key
 from jaxarch.structure._flow import (
     AS_THEY_MUST_BE,
@@ -36,6 +38,7 @@ from jaxarch.structure._flow import (
     UNREAD,
     Axes,
     Program,
+    at_sizes,
     follow,
     freeze,
     fresh,
@@ -515,7 +518,7 @@ class Groups:
                 raise ArgumentError(
                     f"tree: expected {path!r} cut to shape {expected.get(path)}, got {given.get(path)}"
                 )
-            again = Groups(self._function, self._shapes, inputs, self._updates, self._beside)
+            again = Groups(self._function, self._shapes, _numbers(inputs), self._updates, self._beside)
             if apart := self.apart(again, kept):
                 raise ArgumentError(
                     f"inputs: with inputs of these shapes, other units of {apart} belong together; find the "
@@ -523,10 +526,22 @@ class Groups:
                 )
             of_again = again._of_atoms(again.of_these(kept))
             leaves = [*jax.tree.leaves(tree), *jax.tree.leaves(inputs)]
-            outputs = run_smaller(again._program, of_again, leaves)
+            outputs = run_smaller(again._at_sizes_of(inputs), of_again, leaves)
             return jax.tree.unflatten(again._outputs, outputs)
 
         return run
+
+    def _at_sizes_of(self, inputs: tuple[PyTree, ...]) -> Program:
+        """Return the program for inputs with a symbolic number of examples, or else as it is."""
+        if not any(map(is_symbolic_dim, _all_sizes(inputs))):
+            return self._program
+        closed, _ = traced(self._function, self._shapes, *inputs)
+        if not differ_in_examples(self._traced, closed):
+            raise ArgumentError(
+                "inputs: a symbolic size is only taken as the number of examples, of which each is computed "
+                "on its own; pass inputs with numbers as sizes"
+            )
+        return at_sizes(self._program, closed)
 
     def entries(self) -> int:
         """Count the entries of all leaves."""
@@ -640,6 +655,22 @@ class Groups:
             lines.append(f"{name:<{widths[0]}}  {size:>{widths[1]}}  {kind:<{widths[2]}}  {first}")
             lines += [f"{'':{before}}{other}" for other in others]
         return "\n".join(lines).replace("\0", " ")
+
+
+def _all_sizes(inputs: PyTree) -> list[Any]:
+    return [size for leaf in jax.tree.leaves(inputs) for size in jnp.shape(leaf)]
+
+
+def _numbers(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
+    """Return the shapes of inputs, with 2 for each symbolic size; without symbols the inputs themselves."""
+    if not any(map(is_symbolic_dim, _all_sizes(inputs))):
+        return inputs
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(
+            [2 if is_symbolic_dim(size) else size for size in jnp.shape(leaf)], leaf.dtype
+        ),
+        inputs,
+    )
 
 
 def _model_paths(keys: KeyPath) -> list[str]:

@@ -518,7 +518,7 @@ def _applied(subject: Subject, kept: dict[str, np.ndarray], mask: PyTree) -> Shr
     if groups._updates:
         both = chosen
         chosen = lambda small, *inputs: both(small, *inputs)[0]  # noqa: E731
-    return Shrunk(small, chosen, same, groups, kept, {}, difference)
+    return Shrunk(small, chosen, same, groups, kept, {}, difference, subject.batch)
 
 
 def _one_more(subject: Subject, inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:

@@ -26,6 +26,8 @@ from jaxarch.structure._alike import are_alike
 from jaxarch.structure._batches import differ_in_examples
 from jaxarch.structure._columns import columns
 from jaxarch.structure._constants import Value
+from jaxarch.structure._cost import cost_of
+from jaxarch.structure._cost_table import Counts
 from jaxarch.structure._flow import OWN_DERIVATIVE, Program, inner
 from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, some_axes
 from jaxarch.structure._network_function import (
@@ -60,6 +62,7 @@ class Shrunk:
       left: by group name and by the reason why they stay, the kept units that do not depend on the inputs.
       difference: the largest difference of an output on the examples, in units of the largest number in the
         same array of outputs.
+      batch: the number of examples that the model was traced with; `None` if no axis is known to be a batch.
     """
 
     tree: PyTree
@@ -69,6 +72,16 @@ class Shrunk:
     kept: dict[str, np.ndarray]
     left: dict[str, dict[str, np.ndarray]]
     difference: float
+    batch: int | None
+
+    @property
+    def layers(self) -> dict[str, tuple[Counts, Counts]]:
+        """By layer, the cost before and after. All leaves count as parameters, running statistics too.
+
+        The cost is that of one example, or of the whole call if `batch` is `None`.
+        """
+        before, after = (cost_of(self.groups, kept, batch=self.batch or 1) for kept in ({}, self.kept))
+        return {name: (before[name], after[name]) for name in before}
 
     def __repr__(self) -> str:
         return str(self)
@@ -98,11 +111,24 @@ class Shrunk:
         )
         return [
             *(columns(rows, right=(2, 3)) if self.kept else [str(self.groups)]),
+            *(self._layer_table() if self.kept else ()),
             *constants,
             *self.groups.not_cut(),
             f"{before:,} numbers before, {after:,} now; {how}",
             f"outputs on the example differ by at most {self.difference:.1e} of the largest",
         ]
+
+    def _layer_table(self) -> list[str]:
+        """Return a line for each layer with its numbers and multiply-adds before and after."""
+        of = "of the call" if self.batch is None else "an example"
+        costs = list(self.layers.items())
+        total = tuple(sum((pair[index] for _, pair in costs), Counts()) for index in (0, 1))
+        rows: list[tuple[str, ...]] = [("layer", "numbers", "now", f"multiply-adds {of}", "now")]
+        for name, pair in [*costs, ("total", total)]:
+            counts = [(each.parameters, each.multiply_adds) for each in pair]
+            numbers, work = (tuple(f"{count:,.0f}" for count in of) for of in zip(*counts, strict=True))
+            rows.append((name, *numbers, *work))
+        return ["", *columns(rows, right=(1, 2, 3, 4)), ""]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -223,14 +249,14 @@ def shrink_function(
     held = _snapshot(tree)
     fold = partial(_folded, function, held, fixed=(), updates=updates)
     found = fold(inputs)
-    groups, folded, _ = found
+    groups, folded = found.groups, found.folded
     small = _cut(groups, folded, held, tree)
     same, chosen, difference = smaller_function(groups, folded.kept, small, function, tree, inputs)
     if updates:
         both = chosen
         chosen = lambda small, *inputs: both(small, *inputs)[0]  # noqa: E731
     guarded = _guarded(chosen, fold, found, inputs)
-    return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
+    return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference, found.batch)
 
 
 def _snapshot(tree: PyTree) -> PyTree:
@@ -267,11 +293,13 @@ class _Found(NamedTuple):
       folded: the units that are needed, and the leaves with changed biases.
       programs: the traced programs that were analyzed. The result also holds for every program that differs
         from one of them only in the number of examples.
+      batch: the number of examples, if each is computed on its own, or else `None`.
     """
 
     groups: Groups
     folded: Folded
     programs: tuple[ClosedJaxpr, ...]
+    batch: int | None = None
 
 
 def _folded(
@@ -295,7 +323,7 @@ def _folded(
         longer = _one_more(inputs)
         traced_again, _ = traced(function, groups._shapes, *longer)
         if differ_in_examples(groups._traced, traced_again):
-            return found
+            return found._replace(batch=_first_size(inputs))
         more = Groups(function, tree, longer, updates, beside)
     except ArgumentError:
         return found
@@ -315,6 +343,12 @@ def _one_more(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
         return leaf if first is None else jax.ShapeDtypeStruct((first + 1, *others), leaf.dtype)
 
     return jax.tree.map(longer, inputs)
+
+
+def _first_size(inputs: tuple[PyTree, ...]) -> int | None:
+    """Return the size of the first axes, if they have one size."""
+    sizes = {shape[0] for leaf in jax.tree.leaves(inputs) if (shape := jnp.shape(leaf))}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _equal(first: Folded, second: Folded) -> bool:
@@ -619,12 +653,12 @@ def _shrunk_network(
     trained = groups_in_training(network, problem, leaves, examples)
     fold = partial(_folded, function, held, fixed=pruned, beside=trained)
     found = fold(examples)
-    groups, folded, _ = found
+    groups, folded = found.groups, found.folded
     small = _cut(groups, folded, held, leaves)
     compared = (example_batch(problem, COMPARED),)
     same, chosen, difference = smaller_function(groups, folded.kept, small, function, leaves, compared)
     guarded = _guarded(chosen, fold, found, compared, examples=True)
-    cut = Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
+    cut = Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference, _TRACED)
     return smaller_network(cut, network, problem, trained)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Literal
 
-from jaxarch._internal.errors import is_traced
+from jaxarch._internal.errors import ArgumentError, is_traced
 from jaxarch._internal.trees import is_key
 from jaxarch.structure._axes import Axis
 from jaxarch.structure._derivatives import run_custom_jvp, run_custom_vjp
@@ -31,6 +31,13 @@ def cut(array: Any, axes: Axes, kept: Kept) -> Any:
         # On the host nothing has to be compiled for a shape that is used once.
         return np.asarray(array)[np.ix_(*map(np.flatnonzero, units))]
     for index, each in enumerate(units):
+        if each.all():
+            continue
+        if array.shape[index] != each.size:
+            raise ArgumentError(
+                "inputs: an array in the program numbers the units of all examples in a row, which needs the "
+                "number of examples; pass inputs without symbolic sizes"
+            )
         array = jnp.take(jnp.asarray(array), np.flatnonzero(each), axis=index)
     return array
 
@@ -38,6 +45,19 @@ def cut(array: Any, axes: Axes, kept: Kept) -> Any:
 def sizes(axes: Axes, kept: Kept) -> tuple[int, ...]:
     """Return the shape of an array with these axes after units are cut."""
     return tuple(int(axis.spread(kept).sum()) for axis in axes)
+
+
+def _cut_shape(shape: Sequence[Any], axes: Axes, kept: Kept) -> tuple[Any, ...]:
+    """Return a shape after units are cut; it may have a symbolic number of examples, which are all kept."""
+    units = [axis.spread(kept) for axis in axes]
+    return tuple(
+        size if each.all() else size * int(each.sum()) // each.size
+        for size, each in zip(shape, units, strict=True)
+    )
+
+
+def _shape_of(atom: Any) -> tuple[Any, ...]:
+    return atom.aval.shape
 
 
 def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any]:
@@ -132,11 +152,11 @@ def _cond(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _broadcast(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    return bind(step.eqn, taken, shape=sizes(step.outputs[0], kept))
+    return bind(step.eqn, taken, shape=_cut_shape(step.eqn.params["shape"], step.outputs[0], kept))
 
 
 def _reshape(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    return bind(step.eqn, taken, new_sizes=sizes(step.outputs[0], kept))
+    return bind(step.eqn, taken, new_sizes=_cut_shape(step.eqn.params["new_sizes"], step.outputs[0], kept))
 
 
 def _made_whole(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
@@ -146,22 +166,27 @@ def _made_whole(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _slice(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    counts = [np.concatenate([[0], axis.spread(kept).cumsum()]) for axis in step.inputs[0]]
+    units = [axis.spread(kept) for axis in step.inputs[0]]
     starts, stops = (
-        tuple(int(count[place]) for count, place in zip(counts, step.eqn.params[name], strict=True))
+        tuple(
+            place if each.all() else int(each[:place].sum())
+            for each, place in zip(units, step.eqn.params[name], strict=True)
+        )
         for name in ("start_indices", "limit_indices")
     )
     return bind(step.eqn, taken, start_indices=starts, limit_indices=stops)
 
 
 def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    along = step.eqn.params["axis"]
-    return bind(step.eqn, taken, sizes=tuple(sizes(axes, kept)[along] for axes in step.outputs))
+    along, made = step.eqn.params["axis"], zip(step.eqn.outvars, step.outputs, strict=True)
+    pieces = tuple(_cut_shape(_shape_of(var), axes, kept)[along] for var, axes in made)
+    return bind(step.eqn, taken, sizes=pieces)
 
 
 def _tile(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    ends = zip(sizes(step.outputs[0], kept), sizes(step.inputs[0], kept), strict=True)
-    return bind(step.eqn, taken, reps=tuple(size // of_one if of_one else 1 for size, of_one in ends))
+    made = _cut_shape(_shape_of(step.eqn.outvars[0]), step.outputs[0], kept)
+    ends = zip(made, taken[0].shape, strict=True)
+    return bind(step.eqn, taken, reps=tuple(1 if of_one == 0 else size // of_one for size, of_one in ends))
 
 
 def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
@@ -176,9 +201,9 @@ def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 def _window_sizes(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     """Slice at computed places; an axis that was taken whole is still taken whole."""
-    whole = zip(step.eqn.params["slice_sizes"], step.inputs[0], sizes(step.inputs[0], kept), strict=True)
+    places = zip(step.eqn.params["slice_sizes"], _shape_of(step.eqn.invars[0]), taken[0].shape, strict=True)
     return bind(
-        step.eqn, taken, slice_sizes=tuple(now if size == axis.size else size for size, axis, now in whole)
+        step.eqn, taken, slice_sizes=tuple(now if size == before else size for size, before, now in places)
     )
 
 

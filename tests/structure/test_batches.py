@@ -33,6 +33,7 @@ APART = {
     "a convolution": (image, (5, 5, 2)),
     "pooling": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2), (1, 2), "VALID"), (4,)),
     "a lookup": (lambda x: W[x.astype(int)], (2,)),
+    "a lookup that fills with NaN": (lambda x: jnp.take(W, x.astype(int), axis=0), (2,)),
 }
 TOGETHER = {
     "a mean of examples": (lambda x: x - x.mean(0, keepdims=True), (4,)),

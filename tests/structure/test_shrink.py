@@ -295,6 +295,12 @@ def test_the_table_shows_units_before_and_after():
     assert str(small).splitlines() == [
         "group      kind     units  kept",
         "a/bias[0]  neurons      2     1",
+        "",
+        "layer  numbers  now  multiply-adds an example  now",
+        "a            4    2                         2    1",
+        "b            3    2                         2    1",
+        "total        7    4                         4    2",
+        "",
         "7 numbers before, 4 now; the function runs on these arrays unchanged",
         "outputs on the example differ by at most 0.0e+00 of the largest",
     ]
@@ -472,12 +478,51 @@ def test_what_is_no_module_is_refused():
         jaxarch.nnx.shrink({}, X)
 
 
-def test_a_smaller_model_is_exported_as_any_function():
-    params = {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])}
-    small = shrunk(chain(), params)
-    x = jnp.ones((2, 1))
-    exported = jax.export.export(jax.jit(small.function))(small.tree, x)
-    assert close(exported.call(small.tree, x), chain()(params, x), 1e-6)
+def heads_in_rows(p, x):
+    """Attention with heads and examples in one axis, a constant for each example, and a scan."""
+    batch, length, _ = x.shape
+
+    def of_heads(w):
+        rows = (x @ w).reshape(batch, length, 4, 6).swapaxes(1, 2)
+        return rows.reshape(batch * 4, length, 6)
+
+    weights = jax.nn.softmax(of_heads(p["q"]) @ of_heads(p["k"]).swapaxes(1, 2))
+    rows = (weights @ of_heads(p["v"])).reshape(batch, 4, length, 6).swapaxes(1, 2)
+    x = rows.reshape(batch, length, 24) @ p["o"] + jnp.ones((batch, length, 7))
+    return jax.lax.scan(lambda h, w: (jax.nn.relu(h @ w), None), x, p["more"])[0].sum(1)
+
+
+def drawn(**shapes):
+    return {name: jnp.asarray(DRAW.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
+
+
+HEADS = drawn(q=(7, 24), k=(7, 24), v=(7, 24), o=(24, 7), more=(2, 7, 7))
+
+
+def exported(small, *shape):
+    sizes = jax.export.symbolic_shape(", ".join(map(str, shape)))
+    x = jax.ShapeDtypeStruct(sizes, jnp.float32)
+    return jax.export.export(jax.jit(small.function))(small.tree, x)
+
+
+def without_two_heads(function, x):
+    return jaxarch.structure.plan(function, HEADS, x, kept={"k[1]": jnp.arange(4) < 2}).apply()
+
+
+def test_a_smaller_model_is_exported_for_any_number_of_examples():
+    x = drawn(x=(3, 5, 7))["x"]
+    small = without_two_heads(heads_in_rows, x)
+    assert not small.same_function
+    program = exported(small, "examples", 5, 7)
+    for count in (1, 3):
+        assert close(program.call(small.tree, x[:count]), small.function(small.tree, x[:count]), 1e-6)
+
+
+@pytest.mark.parametrize("shape", [("examples", 5, 7), (2, "length", 7)], ids=["joined", "length"])
+def test_sizes_that_are_no_number_of_separate_examples_are_not_exported_as_symbols(shape):
+    small = without_two_heads(lambda p, x: heads_in_rows(p, x).reshape(1, -1).sum(1), jnp.ones((2, 5, 7)))
+    with pytest.raises(ArgumentError, match="a symbolic size is only taken as the number of examples"):
+        exported(small, *shape)
 
 
 PLAIN = jaxarch.supervised(

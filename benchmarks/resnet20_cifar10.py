@@ -1,0 +1,259 @@
+"""Which criterion chooses the better half of a ResNet-20 that was trained on CIFAR-10?
+
+    pip install '.[torch,data]'
+    python benchmarks/resnet20_cifar10.py --results rows.jsonl --parents work   # two hours on one core, resumable
+    python benchmarks/resnet20_cifar10.py --results rows.jsonl --table          # the table, and the tests
+    python benchmarks/resnet20_cifar10.py --results rows.jsonl --figure page.svg
+
+PyTorch trains ResNet-20 of He et al. (2016, section 4.2, shortcuts of option A) on CIFAR-10, in bfloat16 where
+the CPU has it. `jaxarch.torch.plan` chooses channels to a budget, `apply` returns an ordinary, smaller module,
+and PyTorch trains that one on. Every criterion of a seed has the same parent, batches and number of epochs.
+
+- magnitude: |theta|, compared as `relative`, the default, and as `global`.
+- taylor: |theta g| with the mean gradient g, `global`.
+- fisher: theta^2 h / 2 with the Fisher diagonal h (optimal brain damage), `global`.
+- random: one uniform number a channel, `global`.
+
+Gradients are those of 512 training pictures, one at a time, in evaluation mode. Training is by SGD with
+Nesterov momentum .9, weight decay 5e-4, batches of 128, random crops and flips. The learning rate of a parent
+rises to .2 in a quarter of its 8 epochs and falls to 0; that of a smaller network falls from .05 to 0 in 3
+epochs. Nothing was tuned, and the test pictures are looked at once, at the end.
+
+The pictures of the copy at hand went through JPEG, so accuracies are not exactly those of CIFAR-10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+import jaxarch
+
+EPOCHS, MORE_EPOCHS, BATCH, PICTURES = 8, 3, 128, 512
+CHOICES = (
+    ("magnitude", "relative"),
+    ("magnitude", "global"),
+    ("taylor", "global"),
+    ("fisher", "global"),
+    ("random", "global"),
+)
+BUDGETS = ("50%", "25%")
+Data = tuple[torch.Tensor, torch.Tensor]
+"""Pictures, normalized, and labels."""
+
+
+class Block(nn.Module):
+    """`relu(F(x) + x)`; where shapes differ, `x` is every second pixel with channels of zeros (option A)."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.second = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(after), nn.BatchNorm2d(after)])
+        self.stride = stride
+        self.added = after - before
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        change = self.norms[1](self.second(functional.relu(self.norms[0](self.first(x)))))
+        if self.stride > 1:
+            x = functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.added))
+        return functional.relu(change + x)
+
+
+class ResNet20(nn.Module):
+    """ResNet-20: three stages of three blocks, with 16, 32 and 64 channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = [16, *(16,) * 3, *(32,) * 3, *(64,) * 3]
+        self.stem, self.norm = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
+        pairs = zip(widths, widths[1:], strict=False)
+        self.blocks = nn.Sequential(*(Block(one, other, 1 + (one != other)) for one, other in pairs))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(functional.relu(self.norm(self.stem(x)))).mean((2, 3)))
+
+
+def pictures() -> tuple[Data, Data]:
+    """Return the training and the test pictures."""
+    images = jaxarch.lab.data.load_images("cifar10")
+    x, y = torch.from_numpy(np.array(images.x, np.float32)), torch.from_numpy(np.array(images.y, np.int64))
+    of_train = x[: images.train]
+    x = (x - of_train.mean((0, 1, 2))) / of_train.std((0, 1, 2))
+    x = x.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    train, test = ((x[rows], y[rows]) for rows in (slice(0, images.train), slice(images.train, None)))
+    return train, test
+
+
+def batches(data: Data, epochs: int, seed: int) -> Iterator[Data]:
+    """Yield shuffled batches with random flips and crops."""
+    random = torch.Generator().manual_seed(seed)
+    x, y = data
+    for _ in range(epochs):
+        order = torch.randperm(len(y), generator=random)
+        for start in range(0, len(y) - BATCH + 1, BATCH):
+            chosen = order[start : start + BATCH]
+            flipped = torch.rand(BATCH, generator=random) < 0.5
+            now = x[chosen]
+            now = torch.where(flipped[:, None, None, None], now.flip(3), now)
+            top, left = torch.randint(0, 9, (2,), generator=random).tolist()
+            padded = functional.pad(now, (4, 4, 4, 4))
+            yield padded[:, :, top : top + 32, left : left + 32], y[chosen]
+
+
+def train(model: nn.Module, data: Data, epochs: int, seed: int, rate: float, rises: float) -> nn.Module:
+    """Train a model; the learning rate rises for some share of the steps, then falls to 0."""
+    model = model.to(memory_format=torch.channels_last).train()
+    steps = epochs * (len(data[1]) // BATCH)
+    optimizer = torch.optim.SGD(model.parameters(), rate, 0.9, weight_decay=5e-4, nesterov=True)
+
+    def share(step: int) -> float:
+        now = (step + 1) / steps
+        return now / rises if now < rises else (1 - now) / (1 - rises)
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+    for x, y in batches(data, epochs, seed):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, data: Data) -> float:
+    """Return the accuracy on some pictures."""
+    found = [model(x).argmax(1) for x in data[0].split(500)]
+    return (torch.cat(found) == data[1]).float().mean().item()
+
+
+def moments(model: nn.Module, data: Data) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return the means of the gradient and of its square, over single training pictures."""
+    names = {name: leaf for name, leaf in model.named_parameters() if leaf.ndim > 1}
+    first, second = ({name: torch.zeros_like(leaf) for name, leaf in names.items()} for _ in range(2))
+    for x, y in zip(data[0][:PICTURES], data[1][:PICTURES], strict=True):
+        loss = functional.cross_entropy(model(x[None]), y[None])
+        for name, gradient in zip(names, torch.autograd.grad(loss, [*names.values()]), strict=True):
+            first[name] += gradient / PICTURES
+            second[name] += gradient**2 / PICTURES
+    return first, second
+
+
+def scores(model: nn.Module, data: Data, criterion: str, seed: int, groups: Any) -> Any:
+    """Return the scores of a criterion, as `jaxarch.torch.plan` takes them."""
+    if criterion == "random":
+        random = np.random.default_rng(seed)
+        return {name: random.uniform(size=group.size) for name, group in groups.groups.items()}
+    leaves = {name: leaf.detach() for name, leaf in model.named_parameters() if leaf.ndim > 1}
+    if criterion == "magnitude":
+        return {name: leaf.abs() for name, leaf in leaves.items()}
+    gradient, square = moments(model, data)
+    if criterion == "taylor":
+        return {name: (leaf * gradient[name]).abs() for name, leaf in leaves.items()}
+    return {name: leaf**2 * square[name] / 2 for name, leaf in leaves.items()}
+
+
+def parent(seed: int, data: Data, folder: Path) -> nn.Module:
+    """Return a trained network, from the folder if it is there."""
+    torch.manual_seed(seed)
+    model = ResNet20()
+    if (path := folder / f"{seed}.pt").exists():
+        model.load_state_dict(torch.load(path, weights_only=True))
+        return model.eval()
+    train(model, data, EPOCHS, seed, 0.2, 0.25)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(model.state_dict(), path)
+    return model
+
+
+def trained_on(model: nn.Module, data: Data, test: Data, seed: int) -> dict[str, float]:
+    """Train a model for the further epochs; return its accuracies before and after."""
+    before = accuracy(model, test)
+    train(model, data, MORE_EPOCHS, seed + 1000, 0.05, 1e-3)
+    return {"before": before, "accuracy": accuracy(model, test)}
+
+
+def smaller(
+    model: nn.Module, data: Data, test: Data, seed: int, choice: tuple[str, str], budget: str
+) -> dict[str, Any]:
+    """Cut a trained network, train it on, and return what was measured."""
+    criterion, scope = choice
+    example = torch.zeros(2, 3, 32, 32)
+    groups = jaxarch.structure.axis_groups(*jaxarch.torch.as_function(model), jax.numpy.zeros((2, 3, 32, 32)))
+    plan = jaxarch.torch.plan(
+        model,
+        example,
+        budget=f"{budget} multiply_adds",
+        scores=scores(model, data, criterion, seed, groups),
+        scope=scope,
+    )
+    small = plan.apply()
+    return {
+        **trained_on(small.model, data, test, seed),
+        "multiply-adds": plan.after.multiply_adds,
+        "share": plan.after.multiply_adds / plan.before.multiply_adds,
+        "parameters": plan.after.parameters,
+        "kept": {name: int(units.sum()) for name, units in plan.kept.items()},
+    }
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(path: Path, folder: Path, seeds: int, minutes: float) -> None:
+    """Measure what is missing, seed by seed, until the minutes are over."""
+    end, (data, test) = time.monotonic() + 60 * minutes, pictures()
+    cells = [
+        (budget, seed, choice)
+        for budget in BUDGETS
+        for seed in range(seeds)
+        for choice in (("dense", ""), *CHOICES)
+        if choice[0] != "dense" or budget == BUDGETS[0]
+    ]
+    for budget, seed, choice in cells:
+        key = {"seed": seed, "criterion": choice[0], "scope": choice[1], "budget": budget}
+        if any(row.items() >= key.items() for row in rows_of(path)):
+            continue
+        if time.monotonic() > end:
+            print(f"not begun: {key}", file=sys.stderr)
+            return
+        start = time.monotonic()
+        model = parent(seed, data, folder)
+        if choice[0] == "dense":
+            measured = {**trained_on(model, data, test, seed), "share": 1.0}
+        else:
+            measured = smaller(model, data, test, seed, choice, budget)
+        with path.open("a") as file:
+            file.write(json.dumps({**key, **measured, "seconds": time.monotonic() - start}) + "\n")
+        print(f"{key}: {measured['accuracy']:.4f}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Measure, or show what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, required=True, help="a file of rows, which is added to")
+    parser.add_argument("--parents", type=Path, default=Path("parents"), help="a folder of trained networks")
+    parser.add_argument("--seeds", type=int, default=3, help="number of parents")
+    parser.add_argument("--minutes", type=float, default=1e9, help="nothing is begun after so many")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    run(arguments.results, arguments.parents, arguments.seeds, arguments.minutes)
+
+
+if __name__ == "__main__":
+    main()
