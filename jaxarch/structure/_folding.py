@@ -116,6 +116,10 @@ def _walk(program: Program, inputs: Sequence[_Found], folds: list[Fold], uses: C
     return [read(atom) for atom in jaxpr.outvars]
 
 
+def _shape(atom: Any) -> tuple[int, ...]:
+    return atom.aval.shape
+
+
 def _keeps_numbers(step: Step) -> bool:
     """Return whether a move stays within floating point; integers would lose the fraction."""
     dtypes = [atom.aval.dtype for atom in (*step.eqn.invars, *step.eqn.outvars)]  # type: ignore[attr-defined]
@@ -133,7 +137,9 @@ def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int
         match taken:
             case (Product() as product, Leaf() as bias) | (Leaf() as bias, Product() as product):
                 uses[bias.number] += 1
-                folds.append(Fold(product, bias, 1 if name == "add" else -1))
+                # A product that is repeated along axes of the bias is not the sum of one bias.
+                if _shape(step.eqn.invars[isinstance(taken[1], Product)]) == _shape(step.eqn.outvars[0]):
+                    folds.append(Fold(product, bias, 1 if name == "add" else -1))
                 return nothing
     if name == "scan":
         # The rows of a scan are another leaf in each round.

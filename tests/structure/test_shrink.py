@@ -111,6 +111,15 @@ def test_a_bias_that_is_added_elsewhere_too_takes_nothing_up():
     assert shrunk(function, params).kept["a/bias[0]"].all()
 
 
+def test_a_bias_along_which_its_product_is_repeated_takes_nothing_up():
+    def function(p, x):
+        hidden = jax.nn.relu(layer(p["a"], x))
+        return (hidden @ p["b"]["kernel"])[:, None] + p["b"]["bias"][None, :, None]
+
+    params = {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense(jnp.ones((2, 3)), jnp.arange(4.0))}
+    assert shrunk(function, params).kept["a/bias[0]"].all()
+
+
 def test_a_bias_that_is_subtracted_takes_a_constant_up():
     def function(p, x):
         return p["b"]["bias"][None] - jax.nn.relu(layer(p["a"], x)) @ p["b"]["kernel"]
