@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from jaxarch.structure._flow import CALLED, ENTRYWISE, REDUCTIONS, inner, literal
+from jaxarch.structure._flow import CALLED, ENTRYWISE, REDUCTIONS, inner, literal, shape_of
 from jaxarch.structure._scans import scan_counts
 
 Dims = Sequence[int | None]
@@ -169,10 +169,6 @@ Rule = Callable[[JaxprEqn, Dims, Dims], bool]
 """A predicate on an equation and its axes of examples: true if the examples stay independent."""
 
 
-def _shape(atom: Any) -> tuple[int, ...]:
-    return atom.aval.shape
-
-
 def _always(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return True
 
@@ -182,7 +178,7 @@ def _reshape(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     dim, made = of_inputs[0], of_outputs[0]
     if dim is None or made is None or eqn.params["dimensions"] is not None:
         return False
-    return math.prod(_shape(eqn.invars[0])[:dim]) == math.prod(_shape(eqn.outvars[0])[:made])
+    return math.prod(shape_of(eqn.invars[0])[:dim]) == math.prod(shape_of(eqn.outvars[0])[:made])
 
 
 def _not_along(key: str) -> Rule:
@@ -228,17 +224,17 @@ def _pad(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 def _slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     """Return whether the axis of examples is taken whole."""
     dim = of_inputs[0]
-    return dim is not None and _shape(eqn.invars[0])[dim] == _shape(eqn.outvars[0])[dim]
+    return dim is not None and shape_of(eqn.invars[0])[dim] == shape_of(eqn.outvars[0])[dim]
 
 
 def _dynamic_slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     dim = of_inputs[0]
-    return dim is not None and eqn.params["slice_sizes"][dim] == _shape(eqn.invars[0])[dim]
+    return dim is not None and eqn.params["slice_sizes"][dim] == shape_of(eqn.invars[0])[dim]
 
 
 def _gather(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     """Return whether the table that is looked up is the same for all examples."""
-    return of_inputs[0] is None and of_inputs[1] != len(_shape(eqn.invars[1])) - 1
+    return of_inputs[0] is None and of_inputs[1] != len(shape_of(eqn.invars[1])) - 1
 
 
 def _iota(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:

@@ -22,11 +22,11 @@ from jaxarch.structure._axes import Axis
 from jaxarch.structure._constants import is_key
 from jaxarch.structure._cost_table import BatchIs, Cost, Counts, LayerCost
 from jaxarch.structure._flops import Work, effective_work, nonzero_work, whole_work
-from jaxarch.structure._flow import Program
+from jaxarch.structure._flow import Program, shape_of
 from jaxarch.structure._groups import Groups, axis_groups
 from jaxarch.structure._liveness import Sums, find_needed
 from jaxarch.structure._network_function import function_of
-from jaxarch.structure._products import NO_PARAMETERS, Product, Products, find_products, module_of, shape_of
+from jaxarch.structure._products import NO_PARAMETERS, Product, Products, find_products, module_of
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._smaller import sizes
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxarch.structure._constants import Record, Value
-from jaxarch.structure._flow import Step
+from jaxarch.structure._flow import Step, shape_of
 from jaxarch.structure._host import multiplied, multiplied_back
 from jaxarch.structure._liveness import Sums
-from jaxarch.structure._products import Factor, Product, multiply_adds, shape_of, taps
+from jaxarch.structure._products import Factor, Product, multiply_adds, taps
 from jaxarch.structure._smaller import Kept, sizes
 
 

@@ -31,6 +31,11 @@ NO_RULE = "there is no rule for"
 UNREAD = "no output depends on it"
 
 
+def shape_of(atom: Any) -> tuple[int, ...]:
+    """Return the shape of an array of a program; the number of examples may be symbolic."""
+    return atom.aval.shape
+
+
 def fresh(atom: Any) -> Axes:
     """Return new axes for an array about which nothing is known yet."""
     return tuple(Axis(size) for size in getattr(atom.aval, "shape", ()))  # A token has no shape.

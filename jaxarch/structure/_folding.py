@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from jaxarch.structure._constants import Record, Value
-from jaxarch.structure._flow import PRODUCTS, Program, Step
+from jaxarch.structure._flow import PRODUCTS, Program, Step, shape_of
 from jaxarch.structure._host import computed
 from jaxarch.structure._liveness import Constants, there
 from jaxarch.structure._scans import scan_counts
@@ -116,10 +116,6 @@ def _walk(program: Program, inputs: Sequence[_Found], folds: list[Fold], uses: C
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _shape(atom: Any) -> tuple[int, ...]:
-    return atom.aval.shape
-
-
 def _keeps_numbers(step: Step) -> bool:
     """Return whether a move stays within floating point; integers would lose the fraction."""
     dtypes = [atom.aval.dtype for atom in (*step.eqn.invars, *step.eqn.outvars)]  # type: ignore[attr-defined]
@@ -138,7 +134,7 @@ def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int
             case (Product() as product, Leaf() as bias) | (Leaf() as bias, Product() as product):
                 uses[bias.number] += 1
                 # A product that is repeated along axes of the bias is not the sum of one bias.
-                if _shape(step.eqn.invars[isinstance(taken[1], Product)]) == _shape(step.eqn.outvars[0]):
+                if shape_of(step.eqn.invars[isinstance(taken[1], Product)]) == shape_of(step.eqn.outvars[0]):
                     folds.append(Fold(product, bias, 1 if name == "add" else -1))
                 return nothing
     if name == "scan":

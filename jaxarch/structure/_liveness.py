@@ -30,6 +30,7 @@ from jaxarch.structure._flow import (
     Program,
     Step,
     bind,
+    shape_of,
     update_of,
     written_whole,
 )
@@ -91,18 +92,14 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
     for atom, entries in zip(jaxpr.outvars, outputs, strict=True):
         add(atom, entries)
     for step in reversed(program.steps):
-        of_outputs = [needed.get(var, np.zeros(_shape(var), bool)) for var in step.eqn.outvars]
+        of_outputs = [needed.get(var, np.zeros(shape_of(var), bool)) for var in step.eqn.outvars]
         if any(entries.any() for entries in of_outputs):
             sums.outputs[id(step)] = of_outputs
             rule = _call if step.called else _RULES.get(step.eqn.primitive.name, _all)
             of_inputs = rule(step, of_outputs, record, kept, sums)
             for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
                 add(atom, entries & there(axes, kept))
-    return [needed.get(var, np.zeros(_shape(var), bool)) for var in jaxpr.invars]
-
-
-def _shape(var: Any) -> tuple[int, ...]:
-    return var.aval.shape
+    return [needed.get(var, np.zeros(shape_of(var), bool)) for var in jaxpr.invars]
 
 
 def reached(program: Program, outputs: Sequence[bool], found: set[Axis]) -> list[bool]:

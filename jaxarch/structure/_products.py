@@ -13,7 +13,17 @@ from jax.extend.core import JaxprEqn, Literal
 
 from jaxarch.structure._axes import Axis
 from jaxarch.structure._constants import is_key
-from jaxarch.structure._flow import ENTRYWISE, MOVES, PRODUCTS, REDUCTIONS, Program, Step, bind, literal
+from jaxarch.structure._flow import (
+    ENTRYWISE,
+    MOVES,
+    PRODUCTS,
+    REDUCTIONS,
+    Program,
+    Step,
+    bind,
+    literal,
+    shape_of,
+)
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._smaller import Kept, sizes
 
@@ -101,11 +111,6 @@ def find_products(program: Program, leaves: Mapping[str, Any]) -> Products:
     products = Products(with_values=any(value is not None for value in leaves.values()))
     _walk(program, [*inputs, *[None] * (len(program.inputs) - len(inputs))], 1, products)
     return products
-
-
-def shape_of(atom: Any) -> tuple[int, ...]:
-    """Return the shape of an array of a program."""
-    return atom.aval.shape
 
 
 def module_of(path: str) -> str:

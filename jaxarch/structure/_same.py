@@ -16,10 +16,10 @@ from jaxarch._internal.trees import PyTree
 from jaxarch.structure._alike import are_alike
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._columns import columns
-from jaxarch.structure._flow import Step
+from jaxarch.structure._flow import Step, shape_of
 from jaxarch.structure._groups import Groups
 from jaxarch.structure._network_function import check_arrays_given, check_examples
-from jaxarch.structure._products import NO_PARAMETERS, Product, find_products, shape_of
+from jaxarch.structure._products import NO_PARAMETERS, Product, find_products
 from jaxarch.structure._shrink import relative_difference
 
 Model = tuple[Callable[..., Any], PyTree]

@@ -15,7 +15,7 @@ from jaxarch._internal.errors import ArgumentError, is_traced
 from jaxarch._internal.trees import is_key
 from jaxarch.structure._axes import Axis
 from jaxarch.structure._derivatives import run_custom_jvp, run_custom_vjp
-from jaxarch.structure._flow import CALLS_ALONE, Axes, Program, Step, bind, literal
+from jaxarch.structure._flow import CALLS_ALONE, Axes, Program, Step, bind, literal, shape_of
 from jaxarch.structure._scans import scan_counts
 
 Kept = Mapping[Axis, np.ndarray]
@@ -54,10 +54,6 @@ def _cut_shape(shape: Sequence[Any], axes: Axes, kept: Kept) -> tuple[Any, ...]:
         size if each.all() else size * int(each.sum()) // each.size
         for size, each in zip(shape, units, strict=True)
     )
-
-
-def _shape_of(atom: Any) -> tuple[Any, ...]:
-    return atom.aval.shape
 
 
 def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any]:
@@ -179,12 +175,12 @@ def _slice(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     along, made = step.eqn.params["axis"], zip(step.eqn.outvars, step.outputs, strict=True)
-    pieces = tuple(_cut_shape(_shape_of(var), axes, kept)[along] for var, axes in made)
+    pieces = tuple(_cut_shape(shape_of(var), axes, kept)[along] for var, axes in made)
     return bind(step.eqn, taken, sizes=pieces)
 
 
 def _tile(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    made = _cut_shape(_shape_of(step.eqn.outvars[0]), step.outputs[0], kept)
+    made = _cut_shape(shape_of(step.eqn.outvars[0]), step.outputs[0], kept)
     ends = zip(made, taken[0].shape, strict=True)
     return bind(step.eqn, taken, reps=tuple(1 if of_one == 0 else size // of_one for size, of_one in ends))
 
@@ -201,7 +197,7 @@ def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 def _window_sizes(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     """Slice at computed places; an axis that was taken whole is still taken whole."""
-    places = zip(step.eqn.params["slice_sizes"], _shape_of(step.eqn.invars[0]), taken[0].shape, strict=True)
+    places = zip(step.eqn.params["slice_sizes"], shape_of(step.eqn.invars[0]), taken[0].shape, strict=True)
     return bind(
         step.eqn, taken, slice_sizes=tuple(now if size == before else size for size, before, now in places)
     )
