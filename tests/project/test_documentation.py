@@ -211,6 +211,8 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons(tmp_path
     heads = jaxarch.named_leaves(names["fewer"])["encoder/0/attention/out/kernel"]
     assert set(np.unique(heads.mean((1, 2)))) <= {0, 1}
     assert jaxarch.density(names["two_of_four"]) == 0.5
+    of_layers = [names["sparse"].mask[layer]["bias"].sum(1) for layer in ("first", "second")]
+    assert (sum(of_layers) == 24).all()
     page = (ROOT / "docs/cutting_units.md").read_text()
     of_first_block = [name for name in names["groups"].groups if not name.startswith("encoder/1")]
     rows = re.findall(r"^\| `(\S+)` \| (\d+) \|", page, flags=re.M)
