@@ -70,8 +70,9 @@ class Meetings:
         (inputs, experts, neurons) make (experts, neurons), experts and neurons are partners.
       of_kernels: channels of convolutions.
       beside: axes that two activations share in a product, and that the product keeps.
-      mixed: axes that are reduced, or that two activations do not share in a product.
-      weighted: axes over which a gate sums, with the axes that are left.
+      mixed: axes that are reduced, or over which a product of two activations sums.
+      free: axes that two activations do not share in a product.
+      weighted: axes over which a gate sums, with the axes that are left, and the axes that the gate shares.
       gates: all gates.
     """
 
@@ -80,12 +81,13 @@ class Meetings:
     of_kernels: set[Axis] = dataclasses.field(default_factory=set)
     beside: set[Axis] = dataclasses.field(default_factory=set)
     mixed: set[Axis] = dataclasses.field(default_factory=set)
-    weighted: list[tuple[Atoms, Atoms]] = dataclasses.field(default_factory=list)
+    free: set[Axis] = dataclasses.field(default_factory=set)
+    weighted: list[tuple[Atoms, Atoms, Atoms]] = dataclasses.field(default_factory=list)
     gates: list[Gate] = dataclasses.field(default_factory=list)
 
     def take(self, other: Meetings) -> None:
         """Add the meetings found in another part of the program."""
-        for name in ("of_weights", "of_kernels", "beside", "mixed"):
+        for name in ("of_weights", "of_kernels", "beside", "mixed", "free"):
             getattr(self, name).update(getattr(other, name))
         self.weighted += other.weighted
         self.gates += other.gates
@@ -109,17 +111,23 @@ class Meetings:
             experts |= scaled if gate.chosen else scaled & gate.compared
             # A gate that scales each unit by a norm of its own entries keeps the units independent.
             gated |= set() if gate.compared & gate.lacks else scaled
-        mixed = set(self.mixed)
-        for summed, left in self.weighted:
+        mixed, free = set(self.mixed), set(self.free)
+        for summed, left, shared in self.weighted:
             # A mixture of experts does not mix the features of their outputs. All other averages do.
-            if not summed <= experts:
-                mixed |= summed | left
+            if summed <= experts:
+                continue
+            mixed |= summed
+            # The states of a channel are read by sums over units. An average over places has values of heads.
+            if not summed <= self.of_weights or shared & self.of_weights:
+                free |= left
         # The first kind that has an atom wins.
         by_kind: tuple[tuple[Kind, set[Axis]], ...] = (
             ("features", experts & self.beside),
             ("experts", experts),
             ("features", mixed),
             ("heads", self.beside),
+            # Heads may share an array that lacks them, such as the keys of all heads.
+            ("features", free),
             # Blocks of neurons that are each scaled as a whole, such as the heads of a state space model.
             ("features", gated),
             ("channels", self.of_kernels),
@@ -329,10 +337,11 @@ def _note_activations(first: _Side, second: _Side, sums: bool, meetings: Meeting
     if sums or not scales:
         meetings.beside |= first.batched
     if sums and len(scales) == 1:
-        meetings.weighted.append((first.summed, first.free | second.free))
+        meetings.weighted.append((first.summed, first.free | second.free, first.batched))
     elif sums or not scales:
         for side in (first, second):
-            meetings.mixed |= side.summed | side.free
+            meetings.mixed |= side.summed
+            meetings.free |= side.free
 
 
 def _side(axes: Axes, value: Value, summed: Sequence[int], batched: Sequence[int]) -> _Side:
