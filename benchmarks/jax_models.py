@@ -2,7 +2,7 @@
 
     python benchmarks/jax_models.py                              # some five minutes, on one core
     python benchmarks/jax_models.py --models "Llama" "Mamba 1"   # some models only
-    python benchmarks/jax_models.py --page section.md            # writes a section of a page
+    python benchmarks/jax_models.py --page docs/jax_models.md    # writes the page
 
 The models are tiny, and written as in public JAX code: sizes come from arrays or constants, heads from
 reshapes, layers from Python loops or `jax.lax.scan`. Weights are random, and no weight starts at 0. Each
@@ -1371,19 +1371,24 @@ def cells(name: str, row: dict[str, Any]) -> str:
 
 
 OPENING = """\
-## Models in plain JAX and Flax
+# Which JAX models
 
-Each of these models was cut to half of its multiply-adds by one plain call of `jaxarch.structure.plan` and `apply()`.
-`python benchmarks/jax_models.py` writes the table; its docstring says what is compared. *Units by hand* counts the
-units that can be cut by hand. *Difference* is the largest difference of an output from the masked model's, in units of
-the largest output, with and without jit. *Gradient* compares gradients with respect to the smaller arrays in the same
-way. `together` marks units that are normalized together with some that are gone. *Seconds* are those of the plan and
-of `apply`, on one CPU core that other work shared.
+This page tells which kinds of JAX models jaxarch makes smaller. Each model is written in plain JAX or Flax as people write
+it, and tiny. One plain call of `jaxarch.structure.plan(apply, params, x, budget="50% multiply_adds").apply()` cut it.
+`python benchmarks/jax_models.py --page docs/jax_models.md` writes the page; its docstring has the settings.
+[Which PyTorch models](coverage.md) has models that others wrote, at full size.
+
+- *Units by hand* counts the units that can be cut by hand, *units found* those that jaxarch finds.
+- *Difference* is the largest difference of an output from the masked model's, in units of the largest output, with and
+  without jit; then for another number of examples, and with all numbers in bfloat16.
+- *Gradient* compares the gradient with respect to the smaller arrays with the masked model's in the same way.
+- `together` marks units that are normalized together with some that are gone. `apply` warns then.
+- *Seconds* are those of the plan and of `apply`, on one CPU core that other work shared.
 """  # noqa: E501
 
 
-def section(rows: dict[str, dict[str, Any]]) -> str:
-    """Return the section of a page: the table, and what was not cut or failed."""
+def page(rows: dict[str, dict[str, Any]]) -> str:
+    """Return the page: the table, and what was not cut or failed."""
     lines = [OPENING, COLUMNS, *(cells(name, row) for name, row in rows.items()), ""]
     for name, row in rows.items():
         if "failed" in row:
@@ -1395,10 +1400,10 @@ def section(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Cut the models, and print or write the section."""
+    """Cut the models, and print or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", choices=MODELS, default=[*MODELS], help="some models only")
-    parser.add_argument("--page", type=Path, help="write the section to this file")
+    parser.add_argument("--page", type=Path, help="write the page to this file")
     arguments = parser.parse_args()
     rows = {}
     print(COLUMNS, flush=True)
@@ -1409,9 +1414,9 @@ def main() -> None:
             rows[name] = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
         print(cells(name, rows[name]), flush=True)
     if arguments.page:
-        arguments.page.write_text(section(rows))
+        arguments.page.write_text(page(rows))
     else:
-        print(section(rows).partition(cells(name, rows[name]))[2])
+        print(page(rows).partition(cells(name, rows[name]))[2])
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ The pictures of the copy at hand went through JPEG, so accuracies are not exactl
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -70,6 +71,7 @@ class Block(nn.Module):
         self.added = after - before
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return pictures of the block's channels."""
         change = self.norms[1](self.second(functional.relu(self.norms[0](self.first(x)))))
         if self.stride > 1:
             x = functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.added))
@@ -83,11 +85,12 @@ class ResNet20(nn.Module):
         super().__init__()
         widths = [16, *(16,) * 3, *(32,) * 3, *(64,) * 3]
         self.stem, self.norm = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
-        pairs = zip(widths, widths[1:], strict=False)
+        pairs = itertools.pairwise(widths)
         self.blocks = nn.Sequential(*(Block(one, other, 1 + (one != other)) for one, other in pairs))
         self.head = nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs for some pictures."""
         return self.head(self.blocks(functional.relu(self.norm(self.stem(x)))).mean((2, 3)))
 
 
