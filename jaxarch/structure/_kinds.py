@@ -160,12 +160,15 @@ class Value(NamedTuple):
       compared: as in `Gate`: the atoms that were reduced since the last product with weights.
       chosen: as in `Gate`, since the last product with weights.
       repeated: the axes along which the array was broadcast, so that its entries are equal.
+      queries: atoms that two activations did not share when they were multiplied and summed over features,
+        since the last product with weights.
     """
 
     nature: Nature
     compared: Atoms = frozenset()
     chosen: bool = False
     repeated: frozenset[int] = frozenset()
+    queries: Atoms = frozenset()
 
 
 _LEAF, _ACTIVATION = Value(Nature.LEAF), Value(Nature.ACTIVATION)
@@ -218,7 +221,10 @@ def _joined(values: Iterable[Value]) -> Value:
     made = _LEAF
     for value in values:
         made = Value(
-            max(made.nature, value.nature), made.compared | value.compared, made.chosen or value.chosen
+            max(made.nature, value.nature),
+            made.compared | value.compared,
+            made.chosen or value.chosen,
+            queries=made.queries | value.queries,
         )
     return made
 
@@ -325,7 +331,11 @@ def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
             meetings.gates.append(_gate(other, weights))
             return _joined(taken)._replace(nature=Nature.WEIGHTS)
     _note_activations(first, second, sums, meetings)
-    return _joined(taken)._replace(nature=Nature.ACTIVATION)
+    made = _joined(taken)._replace(nature=Nature.ACTIVATION)
+    # Sums over places make values, and sums over features make scores.
+    if first.summed and first.summed <= meetings.of_weights:
+        made = made._replace(queries=made.queries | ((first.free | second.free) & meetings.of_weights))
+    return made
 
 
 def _note_activations(first: _Side, second: _Side, sums: bool, meetings: Meetings) -> None:
@@ -341,7 +351,10 @@ def _note_activations(first: _Side, second: _Side, sums: bool, meetings: Meeting
     elif sums or not scales:
         for side in (first, second):
             meetings.mixed |= side.summed
-            meetings.free |= side.free
+            # Queries of several heads may attend to the same keys and values.
+            heads = (side.free & side.value.queries) - side.summed if sums else frozenset()
+            meetings.beside |= heads
+            meetings.free |= side.free - heads
 
 
 def _side(axes: Axes, value: Value, summed: Sequence[int], batched: Sequence[int]) -> _Side:

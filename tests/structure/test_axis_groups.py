@@ -949,6 +949,52 @@ def test_blocks_of_neurons_that_are_scaled_but_not_compared_are_features():
     assert kinds(network, tree, jnp.ones((1, 3))) == {"in[1]": "features", "in[1]#2": "neurons"}
 
 
+def test_heads_that_share_their_keys_and_values_are_heads():
+    tree = {"q": jnp.ones((5, 12)), "k": jnp.ones((5, 3)), "v": jnp.ones((5, 2)), "out": jnp.ones((8, 5))}
+
+    def network(p, x):
+        q = (x @ p["q"]).reshape(-1, 4, 3)
+        weights = jax.nn.softmax(jnp.einsum("ihd,jd->hij", q, x @ p["k"]), -1)
+        return jnp.einsum("hij,je->ihe", weights, x @ p["v"]).reshape(-1, 8) @ p["out"]
+
+    assert kinds(network, tree, jnp.ones((6, 5))) == {
+        "k[1]": "features",
+        "out[0]": "heads",
+        "out[0]#2": "features",
+    }
+
+
+def test_heads_of_a_state_space_model_are_heads_though_they_share_their_states():
+    tree = {
+        "in": jnp.ones((5, 12)),
+        "step": jnp.ones((5, 4)),
+        "b": jnp.ones((5, 2)),
+        "out": jnp.ones((12, 5)),
+    }
+
+    def network(p, x):
+        decay, heads = jax.nn.softplus(x @ p["step"]), (x @ p["in"]).reshape(-1, 4, 3)
+        inside = jnp.einsum("ijh,jhp->ihp", decay[:, None] - decay[None], heads)
+        states = jnp.einsum("in,ihp->hpn", x @ p["b"], heads)
+        return (inside + jnp.einsum("hpn,in->ihp", states, x @ p["b"])).reshape(-1, 12) @ p["out"]
+
+    assert kinds(network, tree, jnp.ones((6, 5))) == {
+        "b[1]": "features",
+        "in[1]": "heads",
+        "in[1]#2": "features",
+    }
+
+
+def test_channels_whose_states_a_product_sums_are_neurons():
+    tree = {"in": jnp.ones((5, 8)), "b": jnp.ones((5, 2)), "c": jnp.ones((5, 2)), "out": jnp.ones((8, 5))}
+
+    def network(p, x):
+        states = jnp.cumsum((x @ p["in"])[:, :, None] * (x @ p["b"])[:, None], axis=0)
+        return jnp.einsum("idn,in->id", states, x @ p["c"]) @ p["out"]
+
+    assert kinds(network, tree, jnp.ones((6, 5))) == {"b[1]": "features", "in[1]": "neurons"}
+
+
 def test_heads_with_a_kernel_each_and_a_norm_each_stay_heads():
     tree = {"in": jnp.ones((3, 24)), "own": jnp.ones((2, 4, 4)), "out": jnp.ones((8, 2))}
 
