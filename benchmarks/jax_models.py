@@ -1,6 +1,6 @@
 """Which models in plain JAX and Flax can be made smaller in one plain call, and is the result right?
 
-    python benchmarks/jax_models.py                              # some five minutes, on one core
+    python benchmarks/jax_models.py                              # some six minutes, on one core
     python benchmarks/jax_models.py --models "Llama" "Mamba 1"   # some models only
     python benchmarks/jax_models.py --page docs/jax_models.md    # writes the page
 

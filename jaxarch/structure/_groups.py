@@ -63,12 +63,12 @@ class Group:
       name: the name of its first axis, such as `layers/0/kernel[1]`.
       size: the number of units.
       kind: the kind of the units, by what the program does with them. `heads`: two arrays that depend on
-        the inputs are multiplied side by side along them. `experts`: a gate weighs their outputs or chooses
-        among them, by a softmax or a top k. `channels`: channels of convolutions. `neurons`: other outputs of
-        products with leaves. `features`: units that cannot be removed one by one without changing the
-        others, since they are normalized or reduced together or are parts of heads. Units that are multiplied
-        with nothing are features too. In a loop over stacked layers a unit is one unit in all layers, of the
-        kind that it has without the loop.
+        the inputs are multiplied side by side along them, or queries share keys and values. `experts`: a
+        gate weighs their outputs or chooses among them, by a softmax or a top k. `channels`: channels of
+        convolutions. `neurons`: other outputs of products with leaves. `features`: units that cannot be
+        removed one by one without changing the others, since they are normalized or reduced together or are
+        parts of heads. Units that are multiplied with nothing are features too. In a loop over stacked
+        layers a unit is one unit in all layers, of the kind that it has without the loop.
       axes: path and axis of every leaf that has these units. The units may be only a part of an axis: a
         factor of a product (flattened attention heads) or a piece of a concatenation.
     """
