@@ -13,6 +13,8 @@ from jaxarch.structure._shrink import Shrunk
 
 _AT_MOST = 40
 """Largest number of combinations to try."""
+_MIXED = 8
+"""Largest number of combinations of small and large sizes of one attribute."""
 
 Attributes = dict[tuple[str, str], int]
 """By path of a layer and name, the new values of attributes."""
@@ -22,19 +24,16 @@ def guesses(model: nn.Module, small: Shrunk) -> Iterator[Attributes]:
     """Yield new values of attributes that may be sizes of arrays or of groups.
 
     An attribute such as `num_heads = 12` may be the size of a group with an axis in the layer, or in one of
-    its children; `attn_dim = 768` may be the size of one of their axes. All layers of a class change alike.
-    The fewest changes come first: an attribute that needs no change may mean something else, such as a
+    its children; `attn_dim = 768` may be the size of one of their axes. All layers of a class change, or
+    none. The fewest changes come first: an attribute that needs no change may mean something else, such as a
     largest length. The caller compares what the module computes.
     """
     shapes = named_leaves(small.groups._shapes)
-    options: dict[tuple[type, str], list[Attributes]] = {}
+    options: dict[tuple[type, str], dict[str, list[int]]] = {}
     for path, layer in model.named_modules():
         for name, values in _sizes(path, layer, small, shapes).items():
-            made = options.setdefault((type(layer), name), [{}, {}])
-            # Where two sizes are possible, the smaller one is tried first.
-            for choice, into in enumerate(made):
-                into[path, name] = values[min(choice, len(values) - 1)]
-    changes = [(key, each) for key, made in options.items() for each in made]
+            options.setdefault((type(layer), name), {})[path] = values
+    changes = [(key, each) for key, sizes in options.items() for each in _choices(key[1], sizes)]
     subsets = itertools.chain.from_iterable(
         itertools.combinations(changes, count) for count in range(len(options) + 1)
     )
@@ -45,6 +44,16 @@ def guesses(model: nn.Module, small: Shrunk) -> Iterator[Attributes]:
         if merged not in tried and len(tried) < _AT_MOST:
             tried.append(merged)
             yield merged
+
+
+def _choices(name: str, sizes: Mapping[str, list[int]]) -> list[Attributes]:
+    """Return the values that an attribute may have in the layers of a class, by path.
+
+    The smallest sizes come first, then the largest ones, then some of each.
+    """
+    ends = [[values[0] for values in sizes.values()], [values[-1] for values in sizes.values()]]
+    some = itertools.islice(itertools.product(*sizes.values()), _MIXED)
+    return [{(path, name): size for path, size in zip(sizes, each, strict=True)} for each in [*ends, *some]]
 
 
 def _sizes(path: str, layer: nn.Module, small: Shrunk, shapes: Mapping[str, Any]) -> dict[str, list[int]]:

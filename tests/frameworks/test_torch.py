@@ -267,6 +267,25 @@ def test_an_attribute_that_only_looks_like_a_size_stays():
     assert np.allclose(outputs(small, longer), outputs(masked(model, plan), longer), atol=1e-5)
 
 
+def test_layers_of_a_class_may_take_the_smaller_and_the_larger_of_two_sizes():
+    class Padded(nn.Module):
+        def __init__(self, before):
+            super().__init__()
+            self.kernel, self.added = nn.Linear(before, 2 * before), before
+
+        def forward(self, x):
+            return torch.relu(self.kernel(x)) + nn.functional.pad(x, (0, self.added))
+
+    model = drawn(nn.Sequential(nn.Linear(6, 4), Padded(4), Padded(8), nn.Linear(16, 3)))
+    kept = {
+        "0.bias[0]": np.arange(4) < 2,
+        "1.kernel.bias[0]": np.arange(4) < 3,
+        "2.kernel.bias[0]": np.arange(8) < 1,
+    }
+    small = jaxarch.torch.plan(model, torch.randn(2, 6), kept=kept).apply().model
+    assert [small[1].added, small[2].added] == [3, 1]
+
+
 def test_a_translation_that_computes_something_else_is_refused():
     model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ConvTranspose2d(8, 8, 2, stride=2, groups=4)).eval()
     x = torch.randn(2, 3, 4, 4)
