@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
+from jax.export import is_symbolic_dim
 from jax.extend.core import jaxpr_as_fun
 from jax.tree_util import Partial
 
@@ -144,7 +145,15 @@ class _Whole:
         return [_shape(var.aval) for var in self._invars]
 
     def inputs(self) -> list[Axes]:
-        """Return new axes for its inputs."""
+        """Return new axes for its inputs.
+
+        Raises:
+          ArgumentError: symbolic sizes.
+        """
+        if any(is_symbolic_dim(size) for var in self._invars for size in var.aval.shape):
+            raise ArgumentError(
+                "inputs: the derivative of a function with a rule of its own is only cut for numbers as sizes"
+            )
         return [fresh(var) for var in self._invars]
 
     def units(self, inputs: Sequence[Axes], outputs: Sequence[Axes], kept: Any) -> Kept:

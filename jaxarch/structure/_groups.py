@@ -494,6 +494,9 @@ class Groups:
         keep them: the rule is traced when a derivative is asked for, and cut like the function. A rule that
         ties the units that were cut, such as one that sorts them, then raises an `ArgumentError`.
 
+        For `jax.export`, the number of examples may be a symbol, if each example is computed on its own and
+        the program has the same operations as for numbers. Derivatives are exported without symbols.
+
         The result is the function without these units, so it is unchanged if they contributed nothing. A mean
         over units, as in a layer norm, still divides by the original number of units, as does the scale of an
         attention. A model that takes the smaller arrays unchanged divides by the new number.
@@ -518,7 +521,7 @@ class Groups:
                 raise ArgumentError(
                     f"tree: expected {path!r} cut to shape {expected.get(path)}, got {given.get(path)}"
                 )
-            again = Groups(self._function, self._shapes, _numbers(inputs), self._updates, self._beside)
+            again = Groups(self._function, self._shapes, with_numbers(inputs), self._updates, self._beside)
             if apart := self.apart(again, kept):
                 raise ArgumentError(
                     f"inputs: with inputs of these shapes, other units of {apart} belong together; find the "
@@ -533,13 +536,14 @@ class Groups:
 
     def _at_sizes_of(self, inputs: tuple[PyTree, ...]) -> Program:
         """Return the program for inputs with a symbolic number of examples, or else as it is."""
-        if not any(map(is_symbolic_dim, _all_sizes(inputs))):
+        if not is_symbolic(inputs):
             return self._program
         closed, _ = traced(self._function, self._shapes, *inputs)
         if not differ_in_examples(self._traced, closed):
             raise ArgumentError(
-                "inputs: a symbolic size is only taken as the number of examples, of which each is computed "
-                "on its own; pass inputs with numbers as sizes"
+                "inputs: with this symbolic size the program cannot be cut. The size must be the number of "
+                "examples, each computed on its own, and the program must have the operations that it has "
+                "for numbers; indexing such as x[:, 0] has others. Pass inputs with numbers as sizes"
             )
         return at_sizes(self._program, closed)
 
@@ -657,20 +661,31 @@ class Groups:
         return "\n".join(lines).replace("\0", " ")
 
 
-def _all_sizes(inputs: PyTree) -> list[Any]:
-    return [size for leaf in jax.tree.leaves(inputs) for size in jnp.shape(leaf)]
+def is_symbolic(inputs: PyTree) -> bool:
+    """Return whether a size of some inputs is a symbol of `jax.export`."""
+    return bool(_symbols(inputs))
 
 
-def _numbers(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
-    """Return the shapes of inputs, with 2 for each symbolic size; without symbols the inputs themselves."""
-    if not any(map(is_symbolic_dim, _all_sizes(inputs))):
+def with_numbers(inputs: tuple[PyTree, ...], number: int = 2) -> tuple[PyTree, ...]:
+    """Return the shapes of inputs with a number for the symbol; without symbols the inputs themselves."""
+    symbols = _symbols(inputs)
+    if not symbols:
         return inputs
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(
-            [2 if is_symbolic_dim(size) else size for size in jnp.shape(leaf)], leaf.dtype
-        ),
-        inputs,
-    )
+    if len(symbols) > 1 or not all(name.isidentifier() for name in symbols):
+        raise ArgumentError(
+            f"inputs: expected one symbol for the number of examples, got {', '.join(sorted(symbols))}"
+        )
+
+    def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+        sizes = [number if is_symbolic_dim(size) else size for size in jnp.shape(leaf)]
+        return jax.ShapeDtypeStruct(sizes, leaf.dtype)
+
+    return jax.tree.map(shape, inputs)
+
+
+def _symbols(inputs: PyTree) -> set[str]:
+    sizes = [size for leaf in jax.tree.leaves(inputs) for size in jnp.shape(leaf)]
+    return {str(size) for size in sizes if is_symbolic_dim(size)}
 
 
 def _model_paths(keys: KeyPath) -> list[str]:

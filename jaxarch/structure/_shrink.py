@@ -29,7 +29,7 @@ from jaxarch.structure._constants import Value
 from jaxarch.structure._cost import cost_of
 from jaxarch.structure._cost_table import Counts
 from jaxarch.structure._flow import OWN_DERIVATIVE, Program, inner
-from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, some_axes
+from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, is_symbolic, some_axes, with_numbers
 from jaxarch.structure._network_function import (
     Leaves,
     example_batch,
@@ -63,6 +63,7 @@ class Shrunk:
       difference: the largest difference of an output on the examples, in units of the largest number in the
         same array of outputs.
       batch: the number of examples that the model was traced with; `None` if no axis is known to be a batch.
+        `shrink` knows it if each example is computed on its own.
     """
 
     tree: PyTree
@@ -111,7 +112,7 @@ class Shrunk:
         )
         return [
             *(columns(rows, right=(2, 3)) if self.kept else [str(self.groups)]),
-            *(self._layer_table() if self.kept else ()),
+            *(self._layer_table() if any(not units.all() for units in self.kept.values()) else ()),
             *constants,
             *self.groups.not_cut(),
             f"{before:,} numbers before, {after:,} now; {how}",
@@ -387,7 +388,17 @@ def _guarded(
 
     known = {sizes_of(inputs)}
 
-    def guarded(small: PyTree, *others: PyTree) -> Any:
+    def guarded(small: PyTree, *given: PyTree) -> Any:
+        others = given
+        if is_symbolic(given):
+            # What holds for one number of examples holds for all, if each is computed on its own.
+            of_one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[1:], leaf.dtype), given)
+            if found.batch is None or is_symbolic(of_one):
+                raise ArgumentError(
+                    "inputs: only the number of examples may be a symbol, as the first axis, and each must "
+                    "be computed on its own; pass inputs with numbers as sizes"
+                )
+            others = with_numbers(given, found.batch)
         if (sizes := sizes_of(others)) not in known:
             shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), others)
             there = found
@@ -401,7 +412,7 @@ def _guarded(
                     "was shrunk on; shrink it again with inputs of these sizes"
                 )
             known.add(sizes)  # Each combination of sizes is checked once.
-        return smaller(small, *others)
+        return smaller(small, *given)
 
     return guarded
 

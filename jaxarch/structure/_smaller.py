@@ -35,8 +35,8 @@ def cut(array: Any, axes: Axes, kept: Kept) -> Any:
             continue
         if array.shape[index] != each.size:
             raise ArgumentError(
-                "inputs: an array in the program numbers the units of all examples in a row, which needs the "
-                "number of examples; pass inputs without symbolic sizes"
+                "inputs: an array that the program makes has examples and units in one axis, so it can only be "
+                "cut for a known number of examples; pass inputs with numbers as sizes"
             )
         array = jnp.take(jnp.asarray(array), np.flatnonzero(each), axis=index)
     return array
@@ -155,19 +155,32 @@ def _reshape(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     return bind(step.eqn, taken, new_sizes=_cut_shape(step.eqn.params["new_sizes"], step.outputs[0], kept))
 
 
+def _iota(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    """Make positions; along an axis that was cut, kept units keep theirs."""
+    axes, along = step.outputs[0], step.eqn.params["dimension"]
+    if axes[along].spread(kept).all():
+        return bind(step.eqn, taken, shape=_cut_shape(step.eqn.params["shape"], axes, kept))
+    return _made_whole(step, kept, taken)
+
+
 def _made_whole(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    """Make positions or random numbers at their full size, and cut them: kept units keep their values."""
+    """Make numbers at their full size, and cut them: kept units keep their values."""
     (whole,) = bind(step.eqn, taken)
     return [cut(whole, step.outputs[0], kept)]
 
 
 def _slice(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    whole = shape_of(step.eqn.invars[0])
     units = [axis.spread(kept) for axis in step.inputs[0]]
+
+    def after(place: Any, index: int) -> Any:
+        # Places in an axis that stays, or at its end, may be symbolic.
+        if units[index].all():
+            return place
+        return taken[0].shape[index] if place == whole[index] else int(units[index][:place].sum())
+
     starts, stops = (
-        tuple(
-            place if each.all() else int(each[:place].sum())
-            for each, place in zip(units, step.eqn.params[name], strict=True)
-        )
+        tuple(after(place, index) for index, place in enumerate(step.eqn.params[name]))
         for name in ("start_indices", "limit_indices")
     )
     return bind(step.eqn, taken, start_indices=starts, limit_indices=stops)
@@ -215,13 +228,14 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(CALLS_ALONE, _call),
     **dict.fromkeys(("remat2", "checkpoint"), _checkpoint),
     **dict.fromkeys(("dynamic_slice", "gather"), _window_sizes),
-    **dict.fromkeys(("iota", "random_bits"), _made_whole),
     "broadcast_in_dim": _broadcast,
     "cond": _cond,
     "conv_general_dilated": _convolution,
     "custom_jvp_call": _custom_jvp,
     "custom_vjp_call": _custom_vjp,
+    "iota": _iota,
     "pad": _pad,
+    "random_bits": _made_whole,
     "reshape": _reshape,
     "scan": _scan,
     "slice": _slice,

@@ -527,11 +527,46 @@ def test_a_smaller_model_is_exported_for_any_number_of_examples():
         assert close(program.call(small.tree, x[:count]), small.function(small.tree, x[:count]), 1e-6)
 
 
-@pytest.mark.parametrize("shape", [("examples", 5, 7), (2, "length", 7)], ids=["joined", "length"])
-def test_sizes_that_are_no_number_of_separate_examples_are_not_exported_as_symbols(shape):
-    small = without_two_heads(lambda p, x: heads_in_rows(p, x).reshape(1, -1).sum(1), jnp.ones((2, 5, 7)))
-    with pytest.raises(ArgumentError, match="a symbolic size is only taken as the number of examples"):
+def joined(p, x):
+    return heads_in_rows(p, x).reshape(1, -1).sum(1)
+
+
+REFUSED = {
+    "joined": (joined, ("examples", 5, 7), "with this symbolic size the program cannot be cut"),
+    "a length": (heads_in_rows, (2, "length", 7), "with this symbolic size the program cannot be cut"),
+    "pairs": (heads_in_rows, ("2*pairs", 5, 7), "expected one symbol"),
+    "two symbols": (heads_in_rows, ("examples", "length", 7), "expected one symbol"),
+    "indexed": (lambda p, x: heads_in_rows(p, x)[:, 0], ("examples", 5, 7), "indexing such as"),
+}
+
+
+@pytest.mark.parametrize("function, shape, why", REFUSED.values(), ids=REFUSED)
+def test_symbols_that_are_no_number_of_separate_examples_are_refused(function, shape, why):
+    small = without_two_heads(function, jnp.ones((2, 5, 7)))
+    with pytest.raises(ArgumentError, match=why):
         exported(small, *shape)
+
+
+def test_the_derivative_of_a_rule_is_not_exported_for_any_number_of_examples():
+    small = without_two_heads(heads_in_rows, jnp.ones((2, 5, 7)))
+
+    def gradient(tree, x):
+        return jax.grad(lambda tree: small.function(tree, x).sum())(tree)
+
+    sizes = jax.export.symbolic_shape("examples, 5, 7")
+    with pytest.raises(ArgumentError, match="only cut for numbers as sizes"):
+        jax.export.export(jax.jit(gradient))(small.tree, jax.ShapeDtypeStruct(sizes, jnp.float32))
+
+
+def test_what_shrink_returns_is_exported_if_each_example_is_computed_on_its_own():
+    params = {**HEADS, "o": HEADS["o"].at[:6].set(0)}
+    x = drawn(x=(3, 5, 7))["x"]
+    small = jaxarch.shrink(heads_in_rows, params, x)
+    assert small.kept["k[1]"].sum() == 3
+    assert close(exported(small, "examples", 5, 7).call(small.tree, x), heads_in_rows(params, x), 1e-5)
+    mixing = jaxarch.shrink(lambda p, x: heads_in_rows(p, x - x.mean(0, keepdims=True)), params, x)
+    with pytest.raises(ArgumentError, match="each must be computed on its own"):
+        exported(mixing, "examples", 5, 7)
 
 
 PLAIN = jaxarch.supervised(
