@@ -1395,7 +1395,7 @@ def page(rows: dict[str, dict[str, Any]]) -> str:
             lines.append(f"- {name} failed: `{row['failed']}`")
         elif row["missing"]:
             left = ", ".join(f"{kind} {sizes}" for kind, sizes in row["missing"].items())
-            lines.append(f"- {name} keeps {left} whole: {'; '.join(row['reasons'])}")
+            lines += [f"- {name} keeps {left} whole:", *(f"  - {reason}." for reason in row["reasons"])]
     return "\n".join(lines) + "\n"
 
 

@@ -23,7 +23,8 @@ of the compiled JAX function with 64 pictures on one core.
 
 The pictures of the copy at hand went through JPEG, so accuracies are not exactly those of CIFAR-10.
 
-@@ANSWER
+Answer: at half of the multiply-adds, magnitudes do best of what was tried, and random channels follow within
+a hundredth. `--minutes 0` prints the table.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def cut(array: Any, axes: Axes, kept: Kept) -> Any:
             continue
         if array.shape[index] != each.size:
             raise ArgumentError(
-                "inputs: an array that the program makes has examples and units in one axis, so it can only be "
-                "cut for a known number of examples; pass inputs with numbers as sizes"
+                "inputs: an array that the program makes has examples and units in one axis, so it can only "
+                "be cut for a known number of examples; pass inputs with numbers as sizes"
             )
         array = jnp.take(jnp.asarray(array), np.flatnonzero(each), axis=index)
     return array
