@@ -51,6 +51,11 @@ from jaxarch.structure._smaller import Kept, cut, run_smaller, sizes
 from jaxarch.structure._tracing import traced
 
 ONE_IS_KEPT = "a group keeps one unit"
+NOT_A_SYMBOL = (
+    "inputs: with this symbolic size the program cannot be cut. The size must be the number of examples, of "
+    "which each must be computed on its own. The program must have the operations that it has for numbers; "
+    "indexing such as x[:, 0] has others. Pass inputs with numbers as sizes"
+)
 LINE = 100
 """Characters of a line of the printed table, where names leave at least 30 for the axes."""
 
@@ -521,7 +526,7 @@ class Groups:
                 raise ArgumentError(
                     f"tree: expected {path!r} cut to shape {expected.get(path)}, got {given.get(path)}"
                 )
-            again = Groups(self._function, self._shapes, with_numbers(inputs), self._updates, self._beside)
+            again = Groups(self._function, self._shapes, _with_numbers(inputs), self._updates, self._beside)
             if apart := self.apart(again, kept):
                 raise ArgumentError(
                     f"inputs: with inputs of these shapes, other units of {apart} belong together; find the "
@@ -540,11 +545,7 @@ class Groups:
             return self._program
         closed, _ = traced(self._function, self._shapes, *inputs)
         if not differ_in_examples(self._traced, closed):
-            raise ArgumentError(
-                "inputs: with this symbolic size the program cannot be cut. The size must be the number of "
-                "examples, each computed on its own, and the program must have the operations that it has "
-                "for numbers; indexing such as x[:, 0] has others. Pass inputs with numbers as sizes"
-            )
+            raise ArgumentError(NOT_A_SYMBOL)
         return at_sizes(self._program, closed)
 
     def entries(self) -> int:
@@ -666,8 +667,8 @@ def is_symbolic(inputs: PyTree) -> bool:
     return bool(_symbols(inputs))
 
 
-def with_numbers(inputs: tuple[PyTree, ...], number: int = 2) -> tuple[PyTree, ...]:
-    """Return the shapes of inputs with a number for the symbol; without symbols the inputs themselves."""
+def _with_numbers(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
+    """Return the shapes of inputs with 2 for the symbol; without symbols the inputs themselves."""
     symbols = _symbols(inputs)
     if not symbols:
         return inputs
@@ -677,7 +678,7 @@ def with_numbers(inputs: tuple[PyTree, ...], number: int = 2) -> tuple[PyTree, .
         )
 
     def shape(leaf: Any) -> jax.ShapeDtypeStruct:
-        sizes = [number if is_symbolic_dim(size) else size for size in jnp.shape(leaf)]
+        sizes = [2 if is_symbolic_dim(size) else size for size in jnp.shape(leaf)]
         return jax.ShapeDtypeStruct(sizes, leaf.dtype)
 
     return jax.tree.map(shape, inputs)

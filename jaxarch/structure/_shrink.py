@@ -29,7 +29,7 @@ from jaxarch.structure._constants import Value
 from jaxarch.structure._cost import cost_of
 from jaxarch.structure._cost_table import Counts
 from jaxarch.structure._flow import OWN_DERIVATIVE, Program, inner
-from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, is_symbolic, some_axes, with_numbers
+from jaxarch.structure._groups import NOT_A_SYMBOL, ONE_IS_KEPT, Folded, Groups, is_symbolic, some_axes
 from jaxarch.structure._network_function import (
     Leaves,
     example_batch,
@@ -388,21 +388,13 @@ def _guarded(
 
     known = {sizes_of(inputs)}
 
-    def guarded(small: PyTree, *given: PyTree) -> Any:
-        others = given
-        if is_symbolic(given):
-            # What holds for one number of examples holds for all, if each is computed on its own.
-            of_one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[1:], leaf.dtype), given)
-            if found.batch is None or is_symbolic(of_one):
-                raise ArgumentError(
-                    "inputs: only the number of examples may be a symbol, as the first axis, and each must "
-                    "be computed on its own; pass inputs with numbers as sizes"
-                )
-            others = with_numbers(given, found.batch)
+    def guarded(small: PyTree, *others: PyTree) -> Any:
         if (sizes := sizes_of(others)) not in known:
             shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), others)
             there = found
             if not _is_known(found, shapes):
+                if is_symbolic(others):
+                    raise ArgumentError(NOT_A_SYMBOL)
                 # Under jit the analysis needs concrete numbers, so it must not be traced.
                 with jax.ensure_compile_time_eval():
                     there = fold(shapes)
@@ -412,7 +404,7 @@ def _guarded(
                     "was shrunk on; shrink it again with inputs of these sizes"
                 )
             known.add(sizes)  # Each combination of sizes is checked once.
-        return smaller(small, *given)
+        return smaller(small, *others)
 
     return guarded
 

@@ -187,15 +187,13 @@ def _slice(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    along, made = step.eqn.params["axis"], zip(step.eqn.outvars, step.outputs, strict=True)
-    pieces = tuple(_cut_shape(shape_of(var), axes, kept)[along] for var, axes in made)
-    return bind(step.eqn, taken, sizes=pieces)
+    along = step.eqn.params["axis"]
+    return bind(step.eqn, taken, sizes=tuple(sizes(axes, kept)[along] for axes in step.outputs))
 
 
 def _tile(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    made = _cut_shape(shape_of(step.eqn.outvars[0]), step.outputs[0], kept)
-    ends = zip(made, taken[0].shape, strict=True)
-    return bind(step.eqn, taken, reps=tuple(1 if of_one == 0 else size // of_one for size, of_one in ends))
+    ends = zip(sizes(step.outputs[0], kept), sizes(step.inputs[0], kept), strict=True)
+    return bind(step.eqn, taken, reps=tuple(size // of_one if of_one else 1 for size, of_one in ends))
 
 
 def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:

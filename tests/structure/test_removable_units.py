@@ -124,7 +124,7 @@ def test_drawn_networks_become_smaller_and_compute_the_same():
 @pytest.mark.long
 def test_more_drawn_networks_become_smaller_and_compute_the_same():
     """Of the seeds 0 to 399, all compute the same, and 391 become smaller."""
-    assert sum(check_smaller(seed) > 0 for seed in range(20)) >= 18
+    assert sum(check_smaller(seed) > 0 for seed in range(40)) >= 37
 
 
 def try_units(seed):

@@ -488,16 +488,19 @@ def test_what_is_no_module_is_refused():
 
 
 def heads_in_rows(p, x):
-    """Attention with heads and examples in one axis, a constant for each example, and a scan."""
+    """Attention with heads and examples in one axis, a slice, numbers for each example, and a scan."""
     batch, length, _ = x.shape
+    ones, numbers = jnp.ones((batch, 1, 1)), jax.lax.broadcasted_iota(jnp.float32, (batch, length, 24), 2)
 
     def of_heads(w):
         rows = (x @ w).reshape(batch, length, 4, 6).swapaxes(1, 2)
         return rows.reshape(batch * 4, length, 6)
 
     weights = jax.nn.softmax(of_heads(p["q"]) @ of_heads(p["k"]).swapaxes(1, 2))
-    rows = (weights @ of_heads(p["v"])).reshape(batch, 4, length, 6).swapaxes(1, 2)
-    x = rows.reshape(batch, length, 24) @ p["o"] + jnp.ones((batch, length, 7))
+    weights = jax.lax.slice_in_dim(weights, 1, length, axis=2)
+    values = jax.lax.slice_in_dim(of_heads(p["v"]), 1, length, axis=1)
+    rows = (weights @ values).reshape(batch, 4, length, 6).swapaxes(1, 2)
+    x = (ones * rows.reshape(batch, length, 24) + numbers) @ p["o"] + ones
     return jax.lax.scan(lambda h, w: (jax.nn.relu(h @ w), None), x, p["more"])[0].sum(1)
 
 
@@ -525,6 +528,13 @@ def test_a_smaller_model_is_exported_for_any_number_of_examples():
     program = exported(small, "examples", 5, 7)
     for count in (1, 3):
         assert close(program.call(small.tree, x[:count]), small.function(small.tree, x[:count]), 1e-6)
+
+
+def test_a_smaller_model_is_exported_as_any_function():
+    params = {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])}
+    small = shrunk(chain(), params)
+    x = jnp.ones((2, 1))
+    assert close(exported(small, *x.shape).call(small.tree, x), chain()(params, x), 1e-6)
 
 
 def joined(p, x):
@@ -567,6 +577,18 @@ def test_what_shrink_returns_is_exported_if_each_example_is_computed_on_its_own(
     mixing = jaxarch.shrink(lambda p, x: heads_in_rows(p, x - x.mean(0, keepdims=True)), params, x)
     with pytest.raises(ArgumentError, match="each must be computed on its own"):
         exported(mixing, "examples", 5, 7)
+
+
+def test_what_does_nothing_for_few_examples_alone_is_not_exported_for_many():
+    def function(p, x):
+        return jax.nn.relu((x if x.shape[0] >= 8 else jnp.abs(x)) @ p["a"]) @ p["b"]
+
+    params = {"a": jnp.array([[1.0, -1.0]]), "b": jnp.ones((2, 1))}
+    small = jaxarch.shrink(function, params, jnp.ones((2, 1)))
+    assert small.same_function and small.tree["a"].shape == (1, 1)
+    (many,) = jax.export.symbolic_shape("many", constraints=["many >= 8"])
+    with pytest.raises(ArgumentError, match="each must be computed on its own"):
+        jax.export.export(jax.jit(small.function))(small.tree, jax.ShapeDtypeStruct((many, 1), jnp.float32))
 
 
 PLAIN = jaxarch.supervised(

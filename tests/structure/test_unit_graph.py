@@ -120,7 +120,7 @@ def test_models_of_every_family_have_a_spectrum_between_0_and_2(name):
     assert sum(graph.layers.values()) == len(graph.adjacency)
     laplacian = np.asarray(graphs.normalized_laplacian(graph.adjacency), float)
     one = np.eye(len(laplacian))
-    # Positive definite matrices alone have a Cholesky factor. It takes a tenth of the time of eigenvalues.
+    # Positive definite matrices alone have a Cholesky factor, which is quicker than all eigenvalues.
     np.linalg.cholesky(laplacian + 1e-4 * one)
     np.linalg.cholesky((2 + 1e-4) * one - laplacian)
 
