@@ -16,8 +16,8 @@ list of layers. Four things are checked:
 - gradients: the gradient of a loss with respect to the smaller arrays is the masked model's, cut.
 - bfloat16: the same units are cut from parameters in bfloat16, for inputs in bfloat16.
 
-The answer is the table. Where units are normalized together with some that are gone, as experts are by a
-softmax, a smaller model differs from the masked one. `apply` warns then.
+The answer is docs/jax_models.md. Where units are normalized together with some that are gone, as experts are
+by a softmax, a smaller model differs from the masked one. `apply` warns then.
 """
 
 from __future__ import annotations
