@@ -147,6 +147,7 @@ class Spread:
             try:
                 future = executor.submit(make, *sent)
             except Exception as error:
+                self._check_connected()
                 self._lost(part, error, executor, broken=True)
                 time.sleep(LOOK_SECONDS)
                 break
@@ -156,10 +157,15 @@ class Spread:
     def _check_connected(self) -> None:
         """Raise if Dask's client has lost its scheduler, since its futures would never end.
 
+        A client that has lost it cancels its futures and tries to reconnect: nothing can be submitted before
+        it has ended, in one way or the other.
+
         Raises:
           ArgumentError: the client is closed.
         """
         client = getattr(self._executor, "_client", None)
+        while getattr(client, "status", "") in ("connecting", "closing"):
+            time.sleep(LOOK_SECONDS)
         if getattr(client, "status", "") == "closed":
             raise ArgumentError(
                 "cluster: the scheduler is gone; with `resume`, the same command goes on from the parts that "

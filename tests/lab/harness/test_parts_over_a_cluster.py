@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import types
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
@@ -362,11 +361,15 @@ def test_a_scheduler_that_goes_ends_the_run(importable, tmp_path):
     script = tmp_path / "scheduler.py"
     script.write_text(SCHEDULER)
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
-        kill = threading.Timer(8, process.kill)
         factory = executor_of(process.stdout.readline().strip())
-        kill.start()
+
+        def kill_once_begun(progress):
+            if progress.name == "telling":
+                process.kill()
+
+        parts = [Part("telling", spread_parts.telling, 1000)]
         with pytest.raises(ArgumentError, match=r"^cluster: the scheduler is gone; with `resume`"):
-            made(factory, [Part("lasting", spread_parts.lasting, 600)])
+            made(factory, parts, progress=kill_once_begun)
 
 
 @pytest.mark.long
