@@ -7,7 +7,7 @@
 The models are tiny, and written as in public JAX code: sizes come from arrays or constants, heads from
 reshapes, layers from Python loops or `jax.lax.scan`. Weights are random, and no weight starts at 0. Each
 model is given to `jaxarch.structure.plan(apply, params, x, budget="50% multiply_adds").apply()`, without a
-list of layers. Four things are checked:
+list of layers. Five things are checked:
 
 - groups: each model lists the groups that can be cut by hand, by kind and size. Units of listed groups that
   jaxarch does not find are counted, and the reasons why axes stay whole are printed.
@@ -15,6 +15,7 @@ list of layers. Four things are checked:
   are 0. The inputs are those of the plan and those of another batch size. It is called with and without jit.
 - gradients: the gradient of a loss with respect to the smaller arrays is the masked model's, cut.
 - bfloat16: the same units are cut from parameters in bfloat16, for inputs in bfloat16.
+- export: the smaller model is exported for any number of examples, and compared with itself for two numbers.
 
 The answer is docs/jax_models.md. Where units are normalized together with some that are gone, as experts are
 by a softmax, a smaller model differs from the masked one. `apply` warns then.
@@ -33,6 +34,7 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -1329,6 +1331,19 @@ def difference_in_bfloat16(model, plan):
     return difference_of_outputs(model._replace(params=params), same, same.apply(), inputs)
 
 
+def difference_of_export(small, inputs):
+    """Return how far the model exported for any number of rows is from itself; `None` if it is refused."""
+    counts = sorted({len(x) for x in inputs})
+    symbols = dict(zip(counts, jax.export.symbolic_shape(", ".join("abc"[: len(counts)])), strict=True))
+    shapes = [jax.ShapeDtypeStruct((symbols[len(x)], *x.shape[1:]), x.dtype) for x in inputs]
+    try:
+        exported = jax.export.export(jax.jit(small.function))(small.tree, *shapes)
+    except jaxarch.ArgumentError:
+        return None
+    both = [inputs, more(inputs)]
+    return max(difference(small.function(small.tree, *x), exported.call(small.tree, *x)) for x in both)
+
+
 def measure(name: str) -> dict[str, Any]:
     """Cut a model, and return what was found."""
     begun = clock.perf_counter()
@@ -1347,24 +1362,26 @@ def measure(name: str) -> dict[str, Any]:
             "jit": difference_by_jit(small, model.inputs),
             "gradient": difference_of_gradients(model, plan, small),
             "bfloat16": difference_in_bfloat16(model, plan),
+            "export": difference_of_export(small, model.inputs),
         }
     together = any(issubclass(warning.category, jaxarch.ResultWarning) for warning in caught)
     return row | {"together": together, "seconds": seconds}
 
 
 COLUMNS = """\
-| model | groups | units by hand | units found | share | difference | other batch | bfloat16 | gradient | seconds |
-|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
+| model | groups | units by hand | units found | share | difference | other batch | bfloat16 | gradient | any number | seconds |
+|---|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
 
 
 def cells(name: str, row: dict[str, Any]) -> str:
     """Return a row of the table."""
     if "failed" in row:
-        return f"| {name} | failed |" + " |" * 8
+        return f"| {name} | failed |" + " |" * 9
     groups = ", ".join(f"{count} {kind}" for kind, count in sorted(row["groups"].items()))
     gone = row["expected"] - sum(sum(sizes) for sizes in row["missing"].values())
     mark = " (together)" if row["together"] else ""
     numbers = [f"{row[key]:.0e}" for key in ("another batch", "bfloat16", "gradient")]
+    numbers.append("no" if row["export"] is None else f"{row['export']:.0e}")
     apart = max(row["difference"], row["jit"])
     first = [name, groups, str(row["expected"]), str(gone), f"{row['share']:.1%}", f"{apart:.0e}{mark}"]
     return f"| {' | '.join([*first, *numbers])} | {row['seconds']:.1f} |"
@@ -1382,6 +1399,8 @@ it, and tiny. One plain call of `jaxarch.structure.plan(apply, params, x, budget
 - *Difference* is the largest difference of an output from the masked model's, in units of the largest output, with and
   without jit; then for another number of examples, and with all numbers in bfloat16.
 - *Gradient* compares the gradient with respect to the smaller arrays with the masked model's in the same way.
+- *Any number* compares the model exported for any number of examples with the same model, for two numbers. It is `no`
+  for experts that take the tokens of all examples. The graph has a number of nodes and one of edges.
 - `together` marks units that are normalized together with some that are gone. `apply` warns then.
 - *Seconds* are those of the plan and of `apply`, on one CPU core that other work shared.
 """  # noqa: E501

@@ -156,9 +156,11 @@ def _equal(one: Any, other: Any) -> bool:
 _WRITTEN = {
     "broadcast_in_dim": "shape",
     "dynamic_slice": "slice_sizes",
+    "gather": "slice_sizes",
     "iota": "shape",
     "reshape": "new_sizes",
     "slice": "limit_indices",
+    "tile": "reps",
 }
 """By primitive, the parameter with sizes that grow with the arrays."""
 
@@ -207,6 +209,12 @@ def _convolution(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return is_alone and of_inputs[1] is None and of_inputs[0] == eqn.params["dimension_numbers"].lhs_spec[0]
 
 
+def _tile(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+    """Return whether each example is a copy, or examples are not repeated."""
+    dim = of_inputs[0]
+    return dim is None or eqn.params["reps"][dim] == 1
+
+
 def _window(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     of_windows = {
         "window_dimensions": 1, "window_strides": 1, "base_dilation": 1, "window_dilation": 1,
@@ -233,8 +241,22 @@ def _dynamic_slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 
 
 def _gather(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """Return whether the table that is looked up is the same for all examples."""
-    return of_inputs[0] is None and of_inputs[1] != len(shape_of(eqn.invars[1])) - 1
+    """Return whether all examples look up one table, or are taken whole at the same places."""
+    table, places = of_inputs
+    if table is None:
+        return places != len(shape_of(eqn.invars[1])) - 1
+    return eqn.params["slice_sizes"][table] == shape_of(eqn.invars[0])[table]
+
+
+def _scatter(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+    """Return whether all examples are written at the same places, each with numbers of its own."""
+    written, _, updates = of_inputs
+    array, numbers = shape_of(eqn.invars[0]), eqn.params["dimension_numbers"]
+    left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    windows = [axis for axis in range(len(array)) if axis not in left_out]
+    if updates is None or written not in windows or shape_of(eqn.invars[2])[updates] != array[written]:
+        return False
+    return updates == numbers.update_window_dims[windows.index(written)]
 
 
 def _iota(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
@@ -258,5 +280,8 @@ _RULES: dict[str, Rule] = {
     "iota": _iota,
     "pad": _pad,
     "reshape": _reshape,
+    "scatter": _scatter,
+    "scatter-add": _scatter,
     "slice": _slice,
+    "tile": _tile,
 }

@@ -108,7 +108,7 @@ def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], constant: Sequence[bool]
       inputs: the axes of its inputs.
       constant: whether each input is a constant at this call; by default none is.
     """
-    closed = copy_constants(closed, _only_called)
+    closed = copy_constants(closed, only_called)
     jaxpr, steps = closed.jaxpr, []
     whole = set(read_twice(closed, constant))
     varying = set(jaxpr.invars) - whole
@@ -136,42 +136,6 @@ def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], constant: Sequence[bool]
         steps.append(Step(eqn, tuple(taken), tuple(made), tuple(programs)))
     outputs = [read(atom) for atom in jaxpr.outvars]
     return Program(closed, tuple(consts), tuple(inputs), tuple(outputs), tuple(steps), frozenset(whole))
-
-
-def at_sizes(program: Program, closed: ClosedJaxpr) -> Program:
-    """Return a program with the equations of the same program for inputs of other sizes, maybe symbolic.
-
-    Args:
-      program: a followed program.
-      closed: its trace for the other inputs, which must differ from the first in sizes alone.
-    """
-    closed = copy_constants(closed, _only_called)
-    before, after = program.closed.jaxpr, closed.jaxpr
-    other = dict(zip(_variables(before), _variables(after), strict=True))
-    steps = []
-    for step, eqn in zip(program.steps, after.eqns, strict=True):
-        assert step.eqn.primitive is eqn.primitive, (step.eqn, eqn)
-        called = [at_sizes(*each) for each in zip(step.programs, _called_by(eqn, step), strict=True)]
-        steps.append(step._replace(eqn=eqn, programs=tuple(called)))
-    whole = frozenset(other[var] for var in program.whole)
-    return program._replace(closed=closed, steps=tuple(steps), whole=whole)
-
-
-def _variables(jaxpr: Any) -> list[Any]:
-    return [*jaxpr.constvars, *jaxpr.invars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
-
-
-def _called_by(eqn: JaxprEqn, step: Step) -> Sequence[ClosedJaxpr]:
-    """Return the programs of an equation in the order of the step's."""
-    if not step.programs:
-        return ()
-    match eqn.primitive.name:
-        case "cond":
-            return eqn.params["branches"]
-        case "while":
-            return eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-        case _:
-            return (inner(eqn),)
 
 
 def literal(atom: Literal) -> np.ndarray:
@@ -228,7 +192,8 @@ def inner(eqn: JaxprEqn) -> ClosedJaxpr:
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
-def _only_called(eqn: JaxprEqn) -> ClosedJaxpr | None:
+def only_called(eqn: JaxprEqn) -> ClosedJaxpr | None:
+    """Return the program of an equation that only calls it; `None` for other equations."""
     return inner(eqn) if eqn.primitive.name in CALLS_ALONE else None
 
 

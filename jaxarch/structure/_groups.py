@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.export import is_symbolic_dim
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import GetAttrKey, KeyPath, SequenceKey, tree_map_with_path
 
@@ -38,7 +37,6 @@ from jaxarch.structure._flow import (
     UNREAD,
     Axes,
     Program,
-    at_sizes,
     follow,
     freeze,
     fresh,
@@ -48,14 +46,18 @@ from jaxarch.structure._folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure._kinds import ORDER, Kind, find_kinds
 from jaxarch.structure._liveness import Constants, Sums, find_needed, reached, there
 from jaxarch.structure._smaller import Kept, cut, run_smaller, sizes
+from jaxarch.structure._symbols import (
+    NOT_A_SYMBOL,
+    at_sizes,
+    check_any_number,
+    is_symbolic,
+    symbol_of,
+    with_numbers,
+    with_symbol,
+)
 from jaxarch.structure._tracing import traced
 
 ONE_IS_KEPT = "a group keeps one unit"
-NOT_A_SYMBOL = (
-    "inputs: with this symbolic size the program cannot be cut. The size must be the number of examples, of "
-    "which each must be computed on its own. The program must have the operations that it has for numbers; "
-    "indexing such as x[:, 0] has others. Pass inputs with numbers as sizes"
-)
 LINE = 100
 """Characters of a line of the printed table, where names leave at least 30 for the axes."""
 
@@ -499,8 +501,8 @@ class Groups:
         keep them: the rule is traced when a derivative is asked for, and cut like the function. A rule that
         ties the units that were cut, such as one that sorts them, then raises an `ArgumentError`.
 
-        For `jax.export`, the number of examples may be a symbol, if each example is computed on its own and
-        the program has the same operations as for numbers. Derivatives are exported without symbols.
+        For `jax.export`, the number of examples may be a symbol, if each example is computed on its own.
+        Derivatives are exported without symbols.
 
         The result is the function without these units, so it is unchanged if they contributed nothing. A mean
         over units, as in a layer norm, still divides by the original number of units, as does the scale of an
@@ -526,7 +528,7 @@ class Groups:
                 raise ArgumentError(
                     f"tree: expected {path!r} cut to shape {expected.get(path)}, got {given.get(path)}"
                 )
-            again = Groups(self._function, self._shapes, _with_numbers(inputs), self._updates, self._beside)
+            again = Groups(self._function, self._shapes, with_numbers(inputs), self._updates, self._beside)
             if apart := self.apart(again, kept):
                 raise ArgumentError(
                     f"inputs: with inputs of these shapes, other units of {apart} belong together; find the "
@@ -543,10 +545,11 @@ class Groups:
         """Return the program for inputs with a symbolic number of examples, or else as it is."""
         if not is_symbolic(inputs):
             return self._program
-        closed, _ = traced(self._function, self._shapes, *inputs)
-        if not differ_in_examples(self._traced, closed):
+        check_any_number(self._function, self._shapes, inputs)
+        more, _ = traced(self._function, self._shapes, *with_numbers(inputs, 3))
+        if not differ_in_examples(self._traced, more):
             raise ArgumentError(NOT_A_SYMBOL)
-        return at_sizes(self._program, closed)
+        return at_sizes(self._program, with_symbol(self._traced, more, symbol_of(inputs)))
 
     def entries(self) -> int:
         """Count the entries of all leaves."""
@@ -660,33 +663,6 @@ class Groups:
             lines.append(f"{name:<{widths[0]}}  {size:>{widths[1]}}  {kind:<{widths[2]}}  {first}")
             lines += [f"{'':{before}}{other}" for other in others]
         return "\n".join(lines).replace("\0", " ")
-
-
-def is_symbolic(inputs: PyTree) -> bool:
-    """Return whether a size of some inputs is a symbol of `jax.export`."""
-    return bool(_symbols(inputs))
-
-
-def _with_numbers(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
-    """Return the shapes of inputs with 2 for the symbol; without symbols the inputs themselves."""
-    symbols = _symbols(inputs)
-    if not symbols:
-        return inputs
-    if len(symbols) > 1 or not all(name.isidentifier() for name in symbols):
-        raise ArgumentError(
-            f"inputs: expected one symbol for the number of examples, got {', '.join(sorted(symbols))}"
-        )
-
-    def shape(leaf: Any) -> jax.ShapeDtypeStruct:
-        sizes = [2 if is_symbolic_dim(size) else size for size in jnp.shape(leaf)]
-        return jax.ShapeDtypeStruct(sizes, leaf.dtype)
-
-    return jax.tree.map(shape, inputs)
-
-
-def _symbols(inputs: PyTree) -> set[str]:
-    sizes = [size for leaf in jax.tree.leaves(inputs) for size in jnp.shape(leaf)]
-    return {str(size) for size in sizes if is_symbolic_dim(size)}
 
 
 def _model_paths(keys: KeyPath) -> list[str]:

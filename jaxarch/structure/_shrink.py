@@ -29,7 +29,7 @@ from jaxarch.structure._constants import Value
 from jaxarch.structure._cost import cost_of
 from jaxarch.structure._cost_table import Counts
 from jaxarch.structure._flow import OWN_DERIVATIVE, Program, inner
-from jaxarch.structure._groups import NOT_A_SYMBOL, ONE_IS_KEPT, Folded, Groups, is_symbolic, some_axes
+from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, some_axes
 from jaxarch.structure._network_function import (
     Leaves,
     example_batch,
@@ -37,6 +37,7 @@ from jaxarch.structure._network_function import (
     joined_leaves,
     split_leaves,
 )
+from jaxarch.structure._symbols import NOT_A_SYMBOL, check_any_number, is_symbolic, with_numbers
 from jaxarch.structure._tracing import traced
 
 _TRACED, COMPARED = 2, 64
@@ -412,6 +413,9 @@ def _guarded(
 def _is_known(found: _Found, inputs: tuple[PyTree, ...]) -> bool:
     """Return whether other inputs only have more or fewer examples, each computed as before."""
     groups = found.groups
+    if is_symbolic(inputs):
+        check_any_number(groups._function, groups._shapes, inputs)
+        return any(_is_known(found, with_numbers(inputs, number)) for number in (2, 3))
     program, _ = traced(groups._function, groups._shapes, *inputs)
     return any(differ_in_examples(known, program) for known in found.programs)
 

@@ -192,8 +192,13 @@ def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _tile(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    ends = zip(sizes(step.outputs[0], kept), sizes(step.inputs[0], kept), strict=True)
-    return bind(step.eqn, taken, reps=tuple(size // of_one if of_one else 1 for size, of_one in ends))
+    def after(times: Any, made: Axis, one: Axis) -> Any:
+        # The number of copies along an axis that stays may be symbolic.
+        units, of_one = made.spread(kept), int(one.spread(kept).sum())
+        return times if units.all() else int(units.sum()) // of_one if of_one else 1
+
+    axes = zip(step.eqn.params["reps"], step.outputs[0], step.inputs[0], strict=True)
+    return bind(step.eqn, taken, reps=tuple(after(*each) for each in axes))
 
 
 def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:

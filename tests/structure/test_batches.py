@@ -23,16 +23,28 @@ def image(x):
     return lax.conv_general_dilated(x, jnp.ones((3, 3, 2, 2)), (1, 1), "SAME", dimension_numbers=numbers)
 
 
+def looked_up(whole, sizes):
+    return lax.gather(whole, jnp.zeros(1, int), lax.GatherDimensionNumbers((0, 1), (), (0,)), sizes)
+
+
+def written(whole, part):
+    return lax.scatter(whole, jnp.zeros(1, int), part, lax.ScatterDimensionNumbers((0, 1), (), (0,)))
+
+
 APART = {
     "layers": (lambda x: jax.nn.elu(x @ W) @ W, (4,)),
     "a softmax": (jax.nn.softmax, (4,)),
     "flattened": (lambda x: x.reshape(len(x), -1) @ jnp.ones((8, 3)), (2, 4)),
     "positions as examples": (lambda x: (x.reshape(-1, 4) @ W).reshape(len(x), 2, 4), (2, 4)),
     "a class token": (lambda x: jnp.concatenate([jnp.broadcast_to(W[0], (len(x), 1, 4)), x], 1), (3, 4)),
+    "a class token, tiled": (lambda x: jnp.concatenate([jnp.tile(W[:1], (len(x), 1, 1)), x], 1), (3, 4)),
+    "repeated values": (lambda x: jnp.tile(x, (1, 2)), (4,)),
     "a recurrent network": (recurrent, (3, 4)),
     "a convolution": (image, (5, 5, 2)),
     "pooling": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2), (1, 2), "VALID"), (4,)),
     "a lookup": (lambda x: W[x.astype(int)], (2,)),
+    "parts of each example": (lambda x: x[:, jnp.array([2, 0])], (3, 4)),
+    "parts of each example, written": (lambda x: x.at[:, jnp.array([2, 0])].add(x[:, :2]), (3, 4)),
     "a lookup that fills with NaN": (lambda x: jnp.take(W, x.astype(int), axis=0), (2,)),
 }
 TOGETHER = {
@@ -46,6 +58,13 @@ TOGETHER = {
     "a loop over examples": (lambda x: lax.scan(lambda h, r: (h + r, h), jnp.zeros(4), x)[1], (4,)),
     "a window over examples": (lambda x: lax.reduce_window(x, 0.0, lax.add, (2, 1), (1, 1), "SAME"), (4,)),
     "a shift": (lambda x: jnp.roll(x, 1, 0), (4,)),
+    "examples looked up": (lambda x: x[jnp.arange(len(x))], (4,)),
+    "repeated examples": (lambda x: jnp.tile(x, (2, 1)), (4,)),
+    "the first half, looked up": (lambda x: looked_up(x.reshape(-1, 4), (len(x), 4)), (2, 4)),
+    "the first half, written": (lambda x: written(x.reshape(-1, 4), x[:, 0]), (2, 4)),
+    "an example that is always the same, written": (lambda x: written(x, W[:1]), (4,)),
+    "examples along another axis, written": (lambda x: written(x, x[:, :1].reshape(1, -1)), (100,)),
+    "the first example, written": (lambda x: x.at[0, : len(x)].set(x[:, 0]), (100,)),
     "sorted": (lambda x: jnp.sort(x, 0), (4,)),
     "until all": (lambda x: lax.while_loop(lambda h: h.sum() > 100, lambda h: h * 0.5, x), (4,)),
 }
