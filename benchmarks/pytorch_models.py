@@ -1,13 +1,14 @@
 """Which PyTorch models can be made smaller in one plain call, and does the result compute the right thing?
 
     pip install '.[torch]' timm torch-pruning
-    python benchmarks/pytorch_models.py --results rows               # some three hours on CPU, resumable
-    python benchmarks/pytorch_models.py --results rows --models resnet18 timm/mixer_s32_224
-    python benchmarks/pytorch_models.py --results rows --page docs/coverage.md
+    python benchmarks/pytorch_models.py                     # some three hours on CPU, resumable
+    python benchmarks/pytorch_models.py --models resnet18 timm/mixer_s32_224
+    python benchmarks/pytorch_models.py --page docs/coverage.md
 
-The models are those of torchvision that classify or segment pictures or classify videos, up to 150 million
-parameters, and small models of timm, one a family. None was made for jaxarch. They have random weights: those
-of their constructors, with normal numbers where a whole array would be 0, and random batch norm statistics.
+The models are those of torchvision that classify or segment pictures or classify videos, and small models of
+timm, one a family. None was made for jaxarch. They have random weights: those of their constructors, with
+normal numbers where a whole array would be 0, and random batch norm statistics. Rows are stored in
+docs/results/pytorch_models.jsonl.
 
 - jaxarch: `jaxarch.torch.plan(model, x, budget="50% multiply_adds")` and its `apply()`. The smaller model is
   compared with the masked one on batches of 2 and of 3 examples. If there is no smaller module, since the
@@ -15,7 +16,8 @@ of their constructors, with normal numbers where a whole array would be 0, and r
 - Torch-Pruning: a `BasePruner` by magnitude with half of the channels of each layer, the classifier's outputs
   ignored, and a call of the model afterwards. It is told nothing else, such as numbers of heads.
 
-Each model and each library has a process of its own, for three minutes at most. Seconds are wall-clock time
+Each model and each library has a process of its own, for three minutes at most, or ten for more than 150
+million parameters. Seconds are wall-clock time
 on one CPU core that other work may share. XLA compiles without optimization, since each program runs once.
 
 The answer is docs/coverage.md.
@@ -34,8 +36,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 180
-LARGEST = 150e6
+ROWS = Path(__file__).parents[1] / "docs/results/pytorch_models.jsonl"
+PATIENCE, PATIENCE_FOR_LARGE, LARGE = 180, 600, 150e6
 QUICKLY = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 TIMM = [
     "resnetv2_50",
@@ -77,19 +79,21 @@ TIMM = [
 NOT_ASKED = ("rcnn", "ssd", "retinanet", "fcos", "raft", "quantized")
 
 
+def size(name: str) -> int:
+    """Return the number of parameters of a model of torchvision, and 0 for small models of timm."""
+    import torchvision
+
+    if name.startswith("timm/"):
+        return 0
+    return int(torchvision.models.get_model_weights(name).DEFAULT.meta["num_params"])
+
+
 def names() -> list[str]:
     """Return all models to try, small ones first."""
     import torchvision
 
-    def size(name: str) -> int:
-        return int(torchvision.models.get_model_weights(name).DEFAULT.meta["num_params"])
-
     found = [name for name in torchvision.models.list_models() if not any(part in name for part in NOT_ASKED)]
-    sizes = {name: size(name) for name in found}
-    return [
-        *(name for name in sorted(found, key=sizes.__getitem__) if sizes[name] <= LARGEST),
-        *(f"timm/{name}" for name in TIMM),
-    ]
+    return [*sorted(found, key=size), *(f"timm/{name}" for name in TIMM)]
 
 
 def made(name: str) -> tuple[Any, Any, int]:
@@ -203,10 +207,11 @@ def one(name: str, library: str) -> dict[str, Any]:
     """Try a model with a library in a process of its own; a failure is a row too."""
     command = [sys.executable, __file__, "--one", name, "--library", library]
     environment = os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICKLY}"}
+    patience = PATIENCE if size(name) <= LARGE else PATIENCE_FOR_LARGE
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, env=environment)
     except subprocess.TimeoutExpired:
-        return {"failed": f"more than {PATIENCE} s"}
+        return {"failed": f"more than {patience} s"}
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return json.loads(lines[-1])
@@ -214,12 +219,17 @@ def one(name: str, library: str) -> dict[str, Any]:
     return {"failed": (raised or [f"exit status {done.returncode}"])[-1][:300]}
 
 
-def page(results: Path) -> str:
-    """Return the page on all models that both libraries were tried on."""
-    rows = {library: {} for library in LIBRARIES}  # type: dict[str, dict[str, dict[str, Any]]]
-    for file in sorted(results.glob("*.json")):
-        row = json.loads(file.read_text())
+def rows_of(results: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return what was measured: a row for a library and a model."""
+    rows: dict[str, dict[str, dict[str, Any]]] = {library: {} for library in LIBRARIES}
+    for line in results.read_text().splitlines() if results.exists() else ():
+        row = json.loads(line)
         rows[row["library"]][row["model"]] = row
+    return rows
+
+
+def page(rows: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return the page on all models that both libraries were tried on."""
     ours, theirs = rows["jaxarch"], rows["Torch-Pruning"]
     tried = [name for name in names() if name in ours and name in theirs]
     lines = [OPENING, *_summary(ours, theirs, tried), "", COLUMNS]
@@ -304,7 +314,7 @@ def _summary(ours: dict[str, Any], theirs: dict[str, Any], tried: list[str]) -> 
 def main() -> None:
     """Try all models that have no row yet, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, help="a folder for one JSON file per model and library")
+    parser.add_argument("--results", type=Path, default=ROWS, help="a file of rows, which is added to")
     parser.add_argument("--models", nargs="*", help="some models only")
     parser.add_argument("--page", type=Path, help="write this page from the results instead")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -313,16 +323,16 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(LIBRARIES[arguments.library](arguments.one)))
         return
-    arguments.results.mkdir(parents=True, exist_ok=True)
+    rows = rows_of(arguments.results)
     if arguments.page:
-        arguments.page.write_text(page(arguments.results))
+        arguments.page.write_text(page(rows))
         return
     for name in arguments.models or names():
         for library in LIBRARIES:
-            file = arguments.results / f"{name.replace('/', '-')} {library}.json"
-            if not file.exists():
+            if name not in rows[library]:
                 row = {"model": name, "library": library, **one(name, library)}
-                file.write_text(json.dumps(row))
+                with arguments.results.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
                 print(json.dumps(row), flush=True)
 
 

@@ -40,7 +40,12 @@ def guesses(model: nn.Module, small: Shrunk) -> Iterator[Attributes]:
     alike = (subset for subset in subsets if len({key for key, _ in subset}) == len(subset))
     tried: list[Attributes] = []
     for subset in itertools.islice(alike, 4 * _AT_MOST):
-        merged = {key: value for _, each in subset for key, value in each.items()}
+        both = {key: value for _, each in subset for key, value in each.items()}
+        merged = {
+            (path, name): value
+            for (path, name), value in both.items()
+            if getattr(model.get_submodule(path), name) != value
+        }
         if merged not in tried and len(tried) < _AT_MOST:
             tried.append(merged)
             yield merged
@@ -53,7 +58,8 @@ def _choices(name: str, sizes: Mapping[str, list[int]]) -> list[Attributes]:
     """
     ends = [[values[0] for values in sizes.values()], [values[-1] for values in sizes.values()]]
     some = itertools.islice(itertools.product(*sizes.values()), _MIXED)
-    return [{(path, name): size for path, size in zip(sizes, each, strict=True)} for each in [*ends, *some]]
+    found = [dict(zip(((path, name) for path in sizes), each, strict=True)) for each in [*ends, *some]]
+    return [each for index, each in enumerate(found) if each not in found[:index]]
 
 
 def _sizes(path: str, layer: nn.Module, small: Shrunk, shapes: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -69,8 +75,6 @@ def _sizes(path: str, layer: nn.Module, small: Shrunk, shapes: Mapping[str, Any]
         if any(leaf in near for leaf, _ in group.axes)
     ]
     pairs += [pair for leaf in near for pair in zip(shapes[leaf].shape, small.tree[leaf].shape, strict=True)]
-    found = {
-        name: sorted({now for size, now in pairs if size == before and now != before})
-        for name, before in numbers.items()
-    }
-    return {name: values for name, values in found.items() if values}
+    found = {name: sorted({now for size, now in pairs if size == before}) for name, before in numbers.items()}
+    # A size of this kind that stays may be the one that is meant.
+    return {name: values for name, values in found.items() if values and values != [numbers[name]]}

@@ -267,7 +267,8 @@ def test_an_attribute_that_only_looks_like_a_size_stays():
     assert np.allclose(outputs(small, longer), outputs(masked(model, plan), longer), atol=1e-5)
 
 
-def test_layers_of_a_class_may_take_the_smaller_and_the_larger_of_two_sizes():
+@pytest.mark.parametrize("last", [1, 8])
+def test_layers_of_a_class_may_take_the_smaller_and_the_larger_of_two_sizes_or_their_own(last):
     class Padded(nn.Module):
         def __init__(self, before):
             super().__init__()
@@ -280,10 +281,10 @@ def test_layers_of_a_class_may_take_the_smaller_and_the_larger_of_two_sizes():
     kept = {
         "0.bias[0]": np.arange(4) < 2,
         "1.kernel.bias[0]": np.arange(4) < 3,
-        "2.kernel.bias[0]": np.arange(8) < 1,
+        "2.kernel.bias[0]": np.arange(8) < last,
     }
     small = jaxarch.torch.plan(model, torch.randn(2, 6), kept=kept).apply().model
-    assert [small[1].added, small[2].added] == [3, 1]
+    assert [small[1].added, small[2].added] == [3, last]
 
 
 def test_a_translation_that_computes_something_else_is_refused():
