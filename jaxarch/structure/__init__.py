@@ -10,6 +10,7 @@ from jaxarch.structure._plan import Plan, plan
 from jaxarch.structure._same import Comparison, LayerDifference, same
 from jaxarch.structure._shrink import Shrunk, ShrunkNetwork, shrink
 from jaxarch.structure._unit_graph import UnitGraph, unit_graph
+from jaxarch.structure._unroll import unroll
 from jaxarch.structure._uses import Weights, weights_of
 
 __all__ = [
@@ -39,5 +40,6 @@ __all__ = [
     "save_cut",
     "shrink",
     "unit_graph",
+    "unroll",
     "weights_of",
 ]

@@ -119,7 +119,7 @@ class Groups:
     ) -> None:
         check_function("function", function, tree, *inputs)
         self._function, self._updates, self._beside = function, updates, beside
-        _check_arrays(tree)
+        check_arrays(tree)
         self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
         closed, outputs = traced(function, self._shapes, *inputs)
         self._traced = closed
@@ -585,7 +585,7 @@ class Groups:
 
     def _check_whole(self, tree: PyTree) -> None:
         """Raise unless a tree has all leaves of the groups, with the same shapes and dtypes."""
-        _check_arrays(tree)
+        check_arrays(tree)
         given, expected = named_leaves(tree), named_leaves(self._shapes)
         for path in [*expected, *given]:
             one, other = (
@@ -707,7 +707,7 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
 
 
-def _check_arrays(tree: PyTree) -> None:
+def check_arrays(tree: PyTree) -> None:
     """Raise unless all leaves are arrays or shapes, and have distinct paths."""
     check_distinct("tree", tree)
     for path, leaf in named_leaves(tree).items():

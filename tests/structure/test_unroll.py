@@ -1,0 +1,109 @@
+"""Loops over stacked layers, as layers with arrays of their own."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxarch
+from jaxarch import ArgumentError
+from jaxarch.structure import axis_groups, plan, unroll
+
+DRAW = np.random.default_rng(0)
+LAYERS = 3
+PARAMS = {
+    "in": jnp.asarray(DRAW.normal(size=(LAYERS, 4, 8)), jnp.float32),
+    "out": jnp.asarray(DRAW.normal(size=(LAYERS, 8, 4)), jnp.float32),
+    "head": jnp.asarray(DRAW.normal(size=(4, 2)), jnp.float32),
+}
+X = jnp.asarray(DRAW.normal(size=(5, 4)), jnp.float32)
+
+
+def layer(x, p):
+    return x + jnp.tanh(x @ p["in"]) @ p["out"]
+
+
+def scan(p, x, step=layer, **options):
+    stacked = {"in": p["in"], "out": p["out"]}
+    x, means = jax.lax.scan(lambda x, p: (step(x, p), x.mean()), x, stacked, **options)
+    return x @ p["head"], means
+
+
+def in_half_precision(p, x):
+    return scan(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), p), x.astype(jnp.bfloat16))
+
+
+def near(one, other, exact=1e-6):
+    """Compare arrays, in units of the largest number."""
+    np.testing.assert_allclose(one, other, rtol=0, atol=exact * float(jnp.abs(one).max()))
+
+
+MODELS = {
+    "a scan": scan,
+    "backwards": lambda p, x: scan(p, x, reverse=True),
+    "checkpointed layers": lambda p, x: scan(p, x, jax.checkpoint(layer)),
+    "in a program that is called": jax.jit(scan),
+    "in half precision": in_half_precision,
+    "two loops": lambda p, x: scan(p, jax.lax.scan(lambda x, w: (x @ w[:, :4], None), x, p["in"])[0]),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_the_unrolled_model_computes_the_same_and_has_the_same_gradient(model):
+    function, tree = unroll(model, PARAMS, X)
+    assert [leaf.shape for leaf in tree["in"]] == [(4, 8)] * LAYERS
+    assert tree["head"] is PARAMS["head"]
+
+    def loss(function, tree):
+        return sum(jnp.square(each).sum() for each in function(tree, X[:2])).astype(jnp.float32)
+
+    exact = 1e-6 if model is not in_half_precision else 0.02
+    jax.tree.map(lambda *each: near(*each, exact), model(PARAMS, X), function(tree, X))
+    one = jax.grad(lambda tree: loss(model, tree))(PARAMS)
+    other = jax.grad(lambda tree: loss(function, tree))(tree)
+    for name in ("in", "out"):
+        near(one[name], jnp.stack(other[name]), exact)
+
+
+def test_each_layer_may_lose_other_units_and_more_of_them_than_the_next():
+    function, tree = unroll(scan, PARAMS, X)
+    neurons = [f"in/{number}[1]" for number in range(LAYERS)]
+    assert list(axis_groups(function, tree, X).groups) == neurons
+    kept = {name: np.arange(8) % (number + 1) == 0 for number, name in enumerate(neurons)}
+    small = plan(function, tree, X, kept=kept).apply()
+    assert [leaf.shape[1] for leaf in small.tree["in"]] == [8, 4, 3]
+    mask = jnp.stack([kept[name] for name in neurons])
+    masked = PARAMS | {"in": PARAMS["in"] * mask[:, None], "out": PARAMS["out"] * mask[..., None]}
+    near(small.function(small.tree, X)[0], scan(masked, X)[0])
+
+
+def test_a_leaf_that_is_read_in_another_way_too_stays_stacked():
+    def model(p, x):
+        return scan(p, x)[0] * jnp.square(p["in"]).sum()
+
+    function, tree = unroll(model, PARAMS, X)
+    assert tree["in"] is PARAMS["in"] and len(tree["out"]) == LAYERS
+    near(function(tree, X), model(PARAMS, X))
+
+
+def test_layers_of_a_scan_of_flax_are_unrolled_from_their_shapes_alone():
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x, _):
+            return x + nn.Dense(4)(nn.relu(nn.Dense(8)(x))), None
+
+    module = nn.scan(Block, variable_axes={"params": 0}, split_rngs={"params": True}, length=LAYERS)()
+    shapes = jax.eval_shape(module.init, jax.random.key(0), X, None)
+    function, tree = unroll(lambda p, x: module.apply(p, x, None)[0], shapes, X)
+    assert [group.size for group in axis_groups(function, tree, X).groups.values()] == [8] * LAYERS
+
+
+def test_what_cannot_be_unrolled_is_refused_in_one_line():
+    with pytest.raises(ArgumentError, match="no leaf can be split into layers"):
+        unroll(lambda p, x: x @ p["head"], PARAMS, X)
+    function, tree = unroll(scan, PARAMS, X)
+    with pytest.raises(ArgumentError, match=r"expected 'in/1' with shape \(4, 8\), got \(4, 7\)"):
+        function(tree | {"in": (tree["in"][0], tree["in"][1][:, :7], tree["in"][2])}, X)
+    with pytest.raises(ArgumentError, match="function: expected a function"):
+        jaxarch.structure.unroll(3, PARAMS, X)
