@@ -22,8 +22,10 @@ def copy_constants(closed: ClosedJaxpr, called: ProgramOf) -> ClosedJaxpr:
     """Copy values that depend on no input of a program, once for each use by a value that depends on one.
 
     A call with constants as arguments is replaced by the equations of its program, which may use a constant
-    several times.
+    several times. Equations that no output needs are left out: `zeros_like(x[:, :1])` reads no number of the
+    slice, which would split the units of `x`.
     """
+    closed = _live(closed)
     program = _Flat(closed, called)
     copies = _Copies(program)
     eqns = [
@@ -40,6 +42,19 @@ def copy_constants(closed: ClosedJaxpr, called: ProgramOf) -> ClosedJaxpr:
         ordered += copies.made.get(index, [])
     jaxpr = closed.jaxpr.replace(constvars=[*program.consts], eqns=ordered, outvars=outvars)
     return ClosedJaxpr(jaxpr, [*program.consts.values()])
+
+
+def _live(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Return a program without the equations that no output needs."""
+    jaxpr, eqns = closed.jaxpr, []
+    needed = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or not needed.isdisjoint(eqn.outvars):
+            needed |= {*_variables(eqn)}
+            eqns.append(eqn)
+    if len(eqns) == len(jaxpr.eqns):
+        return closed
+    return ClosedJaxpr(jaxpr.replace(eqns=eqns[::-1]), closed.consts)
 
 
 def read_twice(closed: ClosedJaxpr, constant: Sequence[bool]) -> list[Any]:

@@ -482,6 +482,19 @@ ONE_CONSTANT = {
 }
 
 
+def with_a_constant_unit(p, x):
+    y = x @ p["a"]
+    return jnp.concatenate([jax.nn.relu(y), jnp.full_like(y[:, :1], 2)], 1) @ p["b"]
+
+
+@pytest.mark.parametrize(
+    "function", [with_a_constant_unit, jax.jit(with_a_constant_unit)], ids=["", "called"]
+)
+def test_a_slice_of_which_only_the_shape_is_read_does_not_split_units(function):
+    groups = axis_groups(function, {"a": jnp.ones((3, 8)), "b": jnp.ones((9, 2))}, jnp.ones((2, 3)))
+    assert {name: group.size for name, group in groups.groups.items()} == {"a[1]": 8}
+
+
 @pytest.mark.parametrize("case", partly_long(ONE_CONSTANT, ("given to remat", "read in a loop")))
 def test_layers_that_read_one_constant_are_cut_apart(case):
     function = ONE_CONSTANT[case]
