@@ -82,8 +82,8 @@ class ShrunkModel(_framework_models.ShrunkModel):
     """A smaller Keras model. `print` shows the removed units.
 
     Attributes:
-      model: the smaller model, not compiled. It is `None` if Keras cannot build it, for instance because a
-        layer reshapes to a fixed size. Then `function` computes the smaller model.
+      model: the smaller model, not compiled. It is `None` if Keras cannot build it, for instance from a
+        subclass of `keras.Model`. Then `function` computes the smaller model.
       why: the reason if there is no `model`; otherwise empty.
     """
 
@@ -176,8 +176,8 @@ def _finished(
     """
     from jaxarch.keras._sizes import with_arrays
 
-    def made() -> tuple[Any, Callable[..., Any]]:
-        smaller = with_arrays(model, small.tree)
+    def made(fewer: bool) -> tuple[Any, Callable[..., Any]]:
+        smaller = with_arrays(model, small.tree, fewer)
         function, tree = as_function(smaller)
         # The paths of the smaller model's variables may begin with another name; their order is the same.
         names = dict(zip(tree, paths, strict=True))
@@ -185,5 +185,6 @@ def _finished(
             {path: arrays[name] for path, name in names.items()}, *inputs
         )
 
-    found = _framework_models.smaller_model(small, [made], inputs, exact)
+    candidates = [partial(made, fewer) for fewer in (False, True)]
+    found = _framework_models.smaller_model(small, candidates, inputs, exact)
     return ShrunkModel(**_framework_models.fields_of(small), **found)

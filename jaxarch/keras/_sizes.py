@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,19 +12,24 @@ import keras
 from keras import layers
 
 
-def with_arrays(model: keras.Model, tree: Mapping[str, jax.Array]) -> keras.Model:
+def with_arrays(model: keras.Model, tree: Mapping[str, jax.Array], fewer: bool = False) -> keras.Model:
     """Return a model of the same layers with other sizes and arrays.
 
     Args:
       model: a `Sequential` or functional model.
       tree: the smaller arrays, by path of the model's variables.
+      fewer: whether group norms lose whole groups, and keep the channels in a group.
 
     Raises:
       ValueError: a model that Keras cannot clone, or layers that do not take these arrays.
     """
 
     def smaller(layer: Any) -> Any:
-        return type(layer).from_config(layer.get_config() | _sizes(layer, tree))
+        config = layer.get_config() | _sizes(layer, tree)
+        for name, inside in _inside(layer).items():
+            made = [smaller(each) for each in inside] if isinstance(inside, list) else smaller(inside)
+            config[name] = keras.saving.serialize_keras_object(made)
+        return _sized_by_input(type(layer).from_config(config), layer, tree, fewer)
 
     made = keras.models.clone_model(model, clone_function=smaller, recursive=True)
     if not made.built:
@@ -51,11 +58,81 @@ def _sizes(layer: Any, tree: Mapping[str, jax.Array]) -> dict[str, Any]:
     return {}
 
 
+def _inside(layer: Any) -> dict[str, Any]:
+    """Return the layers in a layer's configuration, by their names there."""
+    match layer:
+        case layers.Bidirectional():
+            return {"layer": layer.forward_layer, "backward_layer": layer.backward_layer}
+        case layers.Wrapper():
+            return {"layer": layer.layer}
+        case layers.StackedRNNCells():
+            return {"cells": layer.cells}
+    return {"cell": layer.cell} if type(layer) is layers.RNN else {}
+
+
+def _sized_by_input(made: Any, layer: Any, tree: Mapping[str, jax.Array], fewer: bool) -> Any:
+    """Return a layer that takes a size which only its input shows when it is first called.
+
+    Args:
+      made: the smaller layer, not built.
+      layer: the original one.
+      tree: as in `with_arrays`.
+      fewer: likewise.
+    """
+    if isinstance(layer, layers.Reshape):
+        whole = math.prod(layer.input.shape[1:])
+        return _at_first(made, "compute_output_spec", lambda inputs: _reshaped(made, whole, inputs.shape))
+    if isinstance(layer, layers.GroupNormalization) and fewer:
+        axis, of_group = layer.axis, layer.get_build_config()["input_shape"][layer.axis] // layer.groups
+    elif isinstance(layer, _CONVOLUTIONS) and layer.groups > 1:
+        axis = -1 if layer.data_format == "channels_last" else 1
+        of_group = tree[layer._kernel.path].shape[-2]
+    else:
+        return made
+
+    def count(shape: Sequence[int]) -> None:
+        made.groups = shape[axis] // of_group
+
+    return _at_first(made, "build", count)
+
+
+def _at_first(layer: Any, name: str, change: Callable[[Any], None]) -> Any:
+    """Change a layer when a method is first called, with its argument."""
+    method = getattr(layer, name)
+
+    @functools.wraps(method)  # Keras reads the names of arguments.
+    def changed(*arguments: Any, **named: Any) -> Any:
+        change((*arguments, *named.values())[0])
+        setattr(layer, name, method)
+        return method(*arguments, **named)
+
+    setattr(layer, name, changed)
+    return layer
+
+
+def _reshaped(layer: Any, whole: int, shape: Sequence[int]) -> None:
+    """Give the last axis that can take it the part of a reshape that is left."""
+    target, now = [*layer.target_shape], math.prod(shape[1:])
+    for axis in reversed(range(len(target))):
+        if -1 not in target and target[axis] > 1 and target[axis] * now % whole == 0:
+            target[axis] = target[axis] * now // whole
+            break
+    layer.target_shape = tuple(target)
+
+
+def _grouped_attention(layer: Any, shape: Any) -> dict[str, Any]:
+    _, heads, size = shape(layer._query_dense.kernel)
+    return {
+        "head_dim": size, "num_query_heads": heads, "num_key_value_heads": shape(layer._key_dense.kernel)[1]
+    }  # fmt: skip
+
+
 def _attention(layer: Any, shape: Any) -> dict[str, Any]:
     (_, heads, keys), (_, _, values) = shape(layer._query_dense.kernel), shape(layer._value_dense.kernel)
     return {"num_heads": heads, "key_dim": keys, "value_dim": values}
 
 
+_CONVOLUTIONS = layers.Conv1D, layers.Conv2D, layers.Conv3D
 # The first class that fits counts: a transposed convolution is a convolution too.
 _SIZES: dict[Any, Any] = {
     layers.Dense: lambda layer, shape: {"units": shape(layer._kernel)[-1]},
@@ -70,10 +147,15 @@ _SIZES: dict[Any, Any] = {
     (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose): lambda layer, shape: {
         "filters": shape(layer.kernel)[-2]
     },
-    (layers.Conv1D, layers.Conv2D, layers.Conv3D): lambda layer, shape: {"filters": shape(layer._kernel)[-1]},
+    # Groups are counted when the layer is built.
+    _CONVOLUTIONS: lambda layer, shape: {"filters": shape(layer._kernel)[-1], "groups": 1},
+    layers.GroupQueryAttention: _grouped_attention,
     layers.MultiHeadAttention: _attention,
     (layers.SimpleRNN, layers.GRU, layers.LSTM): lambda layer, shape: {
         "units": shape(layer.cell.recurrent_kernel)[0]
+    },
+    (layers.SimpleRNNCell, layers.GRUCell, layers.LSTMCell): lambda layer, shape: {
+        "units": shape(layer.recurrent_kernel)[0]
     },
 }
 

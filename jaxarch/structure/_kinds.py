@@ -107,10 +107,13 @@ class Meetings:
         gated: set[Axis] = set()
         experts: set[Axis] = set()
         for gate in self.gates:
-            scaled = {atom for atom in gate.has if self.partners.get(atom, frozenset()) & gate.lacks}
-            experts |= scaled if gate.chosen else scaled & gate.compared
-            # A gate that scales each unit by a norm of its own entries keeps the units independent.
-            gated |= set() if gate.compared & gate.lacks else scaled
+            scaled = {atom: self.partners.get(atom, frozenset()) & gate.lacks for atom in gate.has}
+            blocks = {atom for atom, inside in scaled.items() if inside}
+            experts |= blocks if gate.chosen else blocks & gate.compared
+            # A gate that scales each unit by a norm of its own entries keeps the units independent. Places of
+            # a picture, which a dense layer may read beside its channels, are no neurons of a block.
+            if not gate.compared & gate.lacks:
+                gated |= {atom for atom in blocks if not all(inside.frozen for inside in scaled[atom])}
         mixed, free = set(self.mixed), set(self.free)
         for summed, left, shared in self.weighted:
             # A mixture of experts does not mix the features of their outputs. All other averages do.

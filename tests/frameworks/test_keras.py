@@ -42,6 +42,26 @@ def recurrent():
     return drawn(keras.Sequential([keras.Input((5, 3)), inner, layers.Dense(2)]))
 
 
+def wrapped():
+    """Recurrent layers in both directions, stacked cells, and layers in layers."""
+    inputs = keras.Input((5, 3))
+    x = layers.TimeDistributed(layers.Dense(8, "relu"))(inputs)
+    x = layers.Bidirectional(layers.LSTM(6, return_sequences=True), merge_mode="sum")(x)
+    x = layers.RNN([layers.GRUCell(7), layers.SimpleRNNCell(5)])(x)
+    return drawn(keras.Model(inputs, layers.SpectralNormalization(layers.Dense(2))(x)))
+
+
+def groups():
+    """Grouped convolutions, one of them with a group a channel, and group norms."""
+    inputs = keras.Input((8, 8, 4))
+    x = layers.GroupNormalization(4)(layers.Conv2D(16, 3, groups=2, padding="same")(inputs))
+    x = layers.Conv2D(16, 3, groups=16, padding="same")(layers.ReLU()(x))
+    x = layers.Conv2D(12, 1, groups=4)(layers.ReLU()(layers.GroupNormalization(4)(x)))
+    gate = layers.Reshape((1, 1, 12))(layers.GlobalAveragePooling2D()(x))
+    x = layers.multiply([x, layers.Dense(12, "sigmoid")(gate)])
+    return drawn(keras.Model(inputs, layers.Dense(3)(layers.Flatten()(x))))
+
+
 def drawn(model):
     """The model with all variables drawn."""
     random = np.random.default_rng(0)
@@ -56,6 +76,8 @@ MODELS = {
     "convolutions": (convolutions, lambda rows: jax.random.normal(jax.random.key(0), (rows, 8, 8, 3))),
     "transformer": (transformer, lambda rows: jax.random.randint(jax.random.key(0), (rows, 6), 0, 11)),
     "recurrent": (recurrent, lambda rows: jax.random.normal(jax.random.key(0), (rows, 5, 3))),
+    "wrapped": (wrapped, lambda rows: jax.random.normal(jax.random.key(0), (rows, 5, 3))),
+    "groups": (groups, lambda rows: jax.random.normal(jax.random.key(0), (rows, 8, 8, 4))),
 }
 
 
@@ -116,13 +138,15 @@ def test_a_norm_over_fewer_features_is_reported():
         assert plan.apply().model.layers[0].units == 4
 
 
-def test_a_fixed_reshape_leaves_a_function():
-    reshaped = [keras.Input((3,)), layers.Dense(8), layers.Reshape((8, 1)), layers.Flatten(), layers.Dense(2)]
-    small = jaxarch.keras.plan(
-        drawn(keras.Sequential(reshaped)), jnp.ones((2, 3)), budget="50% multiply_adds"
-    ).apply()
+def test_widths_that_keras_takes_to_be_equal_leave_a_function():
+    inputs = keras.Input((5, 3))
+    both = layers.Bidirectional(layers.LSTM(8))(inputs)  # Keras doubles the width of the first
+    model = drawn(keras.Model(inputs, layers.Dense(2)(both)))
+    groups = jaxarch.structure.axis_groups(*jaxarch.keras.as_function(model), jnp.ones((2, 5, 3))).groups
+    name = next(name for name in groups if "forward" in name)
+    small = jaxarch.keras.plan(model, jnp.ones((2, 5, 3)), kept={name: np.arange(8) < 3}).apply()
     assert small.model is None and "does not take" in small.why
-    assert small.function(small.tree, jnp.ones((4, 3))).shape == (4, 2)
+    assert small.function(small.tree, jnp.ones((4, 5, 3))).shape == (4, 2)
 
 
 def test_models_that_cannot_be_read_are_refused():

@@ -482,6 +482,18 @@ ONE_CONSTANT = {
 }
 
 
+def test_channels_that_a_gate_scales_and_a_dense_layer_reads_with_their_places_are_channels():
+    def function(p, x):
+        x = jax.lax.conv(x, p["kernel"], (1, 1), "SAME")
+        gate = jax.nn.sigmoid(x.mean((2, 3)) @ p["gate"])
+        return (x * gate[:, :, None, None]).reshape(len(x), -1) @ p["head"]
+
+    shapes = {"kernel": (6, 3, 3, 3), "gate": (6, 6), "head": (6 * 16, 2)}
+    params = {name: jnp.ones(shape) for name, shape in shapes.items()}
+    groups = axis_groups(function, params, jnp.ones((2, 3, 4, 4))).groups
+    assert {name: (group.kind, group.size) for name, group in groups.items()} == {"gate[0]": ("channels", 6)}
+
+
 def with_a_constant_unit(p, x):
     y = x @ p["a"]
     return jnp.concatenate([jax.nn.relu(y), jnp.full_like(y[:, :1], 2)], 1) @ p["b"]
