@@ -311,19 +311,34 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def figure(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw accuracy against multiply-adds and against milliseconds, a point a network."""
+    """Draw accuracy against multiply-adds and milliseconds: medians, with bars from the least to the most."""
     from matplotlib import pyplot
 
-    drawn, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    for (name, of_name), marker in zip(by_choice(rows).items(), "os^Dvp", strict=True):
-        accuracies = [row["accuracy"] for row in of_name]
-        shares = [100 * row["share"] for row in of_name]
-        for axis, x in zip(axes, (shares, milliseconds(of_name)), strict=True):
-            axis.plot(x, accuracies, marker, label=name, alpha=0.8)
+    drawn, axes = pyplot.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
+    dense, *others = by_choice(rows).items()
+    whole = _point(dense[1])
+    for (name, of_name), marker in zip(others, "os^Dvp", strict=False):
+        budgets = [[row for row in of_name if row["budget"] == budget] for budget in reversed(BUDGETS)]
+        points = [_point(of_budget) for of_budget in budgets if of_budget] + [whole]
+        accuracies = np.array([point["accuracy"] for point in points])
+        apart = np.abs(accuracies[:, 1:] - accuracies[:, :1]).T
+        for axis, x in zip(axes, ("share", "ms"), strict=True):
+            places = [point[x] for point in points]
+            axis.errorbar(places, accuracies[:, 0], apart, marker=marker, ms=4, lw=1, label=name)
     axes[0].set(xlabel="multiply-adds, % of the dense network's", ylabel="test accuracy")
     axes[1].set(xlabel="milliseconds for 64 pictures")
     axes[1].legend(loc="lower right", fontsize="small")
     drawn.savefig(path, dpi=150)
+
+
+def _point(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the median of some seeds; for accuracies also the least and the most."""
+    accuracies = [row["accuracy"] for row in rows]
+    return {
+        "share": 100 * np.median([row["share"] for row in rows]),
+        "ms": np.median(milliseconds(rows)),
+        "accuracy": (np.median(accuracies), min(accuracies), max(accuracies)),
+    }
 
 
 def main() -> None:
