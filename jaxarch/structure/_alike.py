@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -53,61 +53,44 @@ def _without_numbers(outline: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:
-    """Outline a program: without calls and unused operations, and with its values numbered."""
+    """Outline a program: without calls, unused and repeated operations, and with its values numbered.
+
+    Constants are copied for each of their uses (see `_copies`), so equal ones count as one value.
+    """
     shapes: list[Any] = [(var.aval.shape, var.aval.dtype) for var in closed.jaxpr.invars]
-    found = _Operations([], len(shapes), {})
-    outputs = _flatten(closed, list(range(len(shapes))), found)
+    found: list[_Operation] = []
+    outputs = _flatten(closed, list(range(len(shapes))), found, itertools.count(len(shapes)))
     used = {number for number in outputs if isinstance(number, int)}
     kept: list[_Operation] = []
-    for operation in reversed(found.all):
+    for operation in reversed(found):
         if used & set(operation.made):
             used |= {number for number in operation.taken if isinstance(number, int)}
             kept.append(operation)
     numbers = {number: number for number in range(len(shapes))}
+    same: dict[tuple[Any, ...], list[_Operation]] = {}
+    new = itertools.count(len(shapes))
 
     def numbered(value: Any) -> Any:
         return numbers[value] if isinstance(value, int) else value
 
     lines = []
+    # What is unused is gone before: an equal operation would else stand in its place.
     for operation in reversed(kept):
         taken = tuple(map(numbered, operation.taken))
-        for number in operation.made:
-            numbers[number] = len(numbers)
-        lines.append((operation.name, operation.params, taken, len(operation.made)))
+        alike = same.setdefault((operation.name, *taken), [])
+        before = next((each for each in alike if each.params == operation.params), None)
+        if before is None:
+            alike.append(operation)
+            lines.append((operation.name, operation.params, taken, len(operation.made)))
+            numbers |= {number: next(new) for number in operation.made}
+        else:
+            numbers |= dict(zip(operation.made, map(numbered, before.made), strict=True))
     return tuple(shapes), lines, tuple(map(numbered, outputs))
 
 
-@dataclasses.dataclass
-class _Operations:
-    """The operations of a program found so far.
-
-    Attributes:
-      all: the operations in their order.
-      values: the number of values that have a number.
-      same: the operations by name and arguments, to find equal ones.
-    """
-
-    all: list[_Operation]
-    values: int
-    same: dict[tuple[Any, ...], list[_Operation]]
-
-    def made(self, name: str, params: dict[str, Any], taken: Sequence[Any], outputs: int) -> tuple[int, ...]:
-        """Return the numbers of an operation's outputs; an operation equal to an earlier one shares them.
-
-        Constants are copied for each of their uses (see `_copies`), so equal ones count as one value.
-        """
-        alike = self.same.setdefault((name, *taken), [])
-        for before in alike:
-            if before.params == params:
-                return before.made
-        made = tuple(range(self.values, self.values + outputs))
-        self.values += outputs
-        alike.append(_Operation(name, params, tuple(taken), made))
-        self.all.append(alike[-1])
-        return made
-
-
-def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations) -> list[Any]:
+def _flatten(
+    closed: ClosedJaxpr, inputs: Sequence[Any], operations: list[_Operation], free: Iterator[int]
+) -> list[Any]:
     """Add the operations of a program, and return its outputs as numbers or constants."""
     jaxpr = closed.jaxpr
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_constant, closed.consts), strict=True))
@@ -120,7 +103,7 @@ def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations
         taken = [read(atom) for atom in eqn.invars]
         made: Sequence[Any]
         if eqn.primitive.name in CALLED:
-            made = _flatten(inner(eqn), taken, operations)
+            made = _flatten(inner(eqn), taken, operations, free)
         elif _changes_nothing(eqn):
             made = taken
         elif _is_number(eqn, taken):
@@ -128,7 +111,8 @@ def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations
             made = [_constant(each) for each in computed(eqn, [_array(each) for each in taken])]
         else:
             params = {name: _param(value) for name, value in _params(eqn).items()}
-            made = operations.made(eqn.primitive.name, params, taken, len(eqn.outvars))
+            made = tuple(itertools.islice(free, len(eqn.outvars)))
+            operations.append(_Operation(eqn.primitive.name, params, tuple(taken), made))
         known.update(zip(eqn.outvars, made, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 

@@ -138,10 +138,31 @@ def _compare_primitives(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outp
     written = _WRITTEN.get(name)
     for key in params:
         _demand(key == written or key == "sharding" or _equal(params[key], beside.get(key)))
+    if name in _TAKEN:
+        _demand(_takes_all(eqn, other, of_inputs[0]))
+    elif name == "tile":
+        _demand(_repeats_alike(params["reps"], beside["reps"], of_inputs[0], of_outputs[0]))
     if any(dim is not None for dim in (*of_inputs, *of_outputs)):
         _demand(name in _RULES and _RULES[name](eqn, of_inputs, of_outputs))
     elif written is not None:
         _demand(_equal(params[written], beside[written]))
+
+
+def _takes_all(eqn: JaxprEqn, other: JaxprEqn, dim: int | None) -> bool:
+    """Return whether both equations take all examples, and as much of every other axis as each other."""
+    key, (array, *_), (beside, *_) = _WRITTEN[eqn.primitive.name], eqn.invars, other.invars
+    sizes = zip(eqn.params[key], other.params[key], shape_of(array), shape_of(beside), strict=True)
+    return all(
+        (one, two) == (whole, of_other) if axis == dim else one == two
+        for axis, (one, two, whole, of_other) in enumerate(sizes)
+    )
+
+
+def _repeats_alike(one: Sequence[int], other: Sequence[int], dim: int | None, made: int | None) -> bool:
+    """Return whether each example is a copy, or examples are not repeated."""
+    if dim is not None:
+        return one[dim] == 1 and _equal(one, other)
+    return all(axis == made or pair[0] == pair[1] for axis, pair in enumerate(zip(one, other, strict=True)))
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -163,6 +184,8 @@ _WRITTEN = {
     "tile": "reps",
 }
 """By primitive, the parameter with sizes that grow with the arrays."""
+_TAKEN = ("dynamic_slice", "gather", "slice")
+"""Primitives whose sizes are those of what is taken of their first input."""
 
 
 # From primitive to primitive, where some array has examples -------------------------------------------
@@ -209,12 +232,6 @@ def _convolution(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return is_alone and of_inputs[1] is None and of_inputs[0] == eqn.params["dimension_numbers"].lhs_spec[0]
 
 
-def _tile(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """Return whether each example is a copy, or examples are not repeated."""
-    dim = of_inputs[0]
-    return dim is None or eqn.params["reps"][dim] == 1
-
-
 def _window(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     of_windows = {
         "window_dimensions": 1, "window_strides": 1, "base_dilation": 1, "window_dilation": 1,
@@ -235,17 +252,10 @@ def _slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return dim is not None and shape_of(eqn.invars[0])[dim] == shape_of(eqn.outvars[0])[dim]
 
 
-def _dynamic_slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    dim = of_inputs[0]
-    return dim is not None and eqn.params["slice_sizes"][dim] == shape_of(eqn.invars[0])[dim]
-
-
 def _gather(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """Return whether all examples look up one table, or are taken whole at the same places."""
+    """Return whether examples are taken whole, or look up one table."""
     table, places = of_inputs
-    if table is None:
-        return places != len(shape_of(eqn.invars[1])) - 1
-    return eqn.params["slice_sizes"][table] == shape_of(eqn.invars[0])[table]
+    return table is not None or places != len(shape_of(eqn.invars[1])) - 1
 
 
 def _scatter(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
@@ -275,7 +285,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _window),
     "conv_general_dilated": _convolution,
     "dot_general": _dot,
-    "dynamic_slice": _dynamic_slice,
+    "dynamic_slice": _always,
     "gather": _gather,
     "iota": _iota,
     "pad": _pad,
@@ -283,5 +293,5 @@ _RULES: dict[str, Rule] = {
     "scatter": _scatter,
     "scatter-add": _scatter,
     "slice": _slice,
-    "tile": _tile,
+    "tile": _always,
 }

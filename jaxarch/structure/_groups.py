@@ -47,6 +47,7 @@ from jaxarch.structure._kinds import ORDER, Kind, find_kinds
 from jaxarch.structure._liveness import Constants, Sums, find_needed, reached, there
 from jaxarch.structure._smaller import Kept, cut, run_smaller, sizes
 from jaxarch.structure._symbols import (
+    MANY,
     NOT_A_SYMBOL,
     at_sizes,
     check_any_number,
@@ -546,7 +547,7 @@ class Groups:
         if not is_symbolic(inputs):
             return self._program
         check_any_number(self._function, self._shapes, inputs)
-        more, _ = traced(self._function, self._shapes, *with_numbers(inputs, 3))
+        more, _ = traced(self._function, self._shapes, *with_numbers(inputs, MANY))
         if not differ_in_examples(self._traced, more):
             raise ArgumentError(NOT_A_SYMBOL)
         return at_sizes(self._program, with_symbol(self._traced, more, symbol_of(inputs)))

@@ -37,7 +37,7 @@ from jaxarch.structure._network_function import (
     joined_leaves,
     split_leaves,
 )
-from jaxarch.structure._symbols import NOT_A_SYMBOL, check_any_number, is_symbolic, with_numbers
+from jaxarch.structure._symbols import MANY, NOT_A_SYMBOL, check_any_number, is_symbolic, with_numbers
 from jaxarch.structure._tracing import traced
 
 _TRACED, COMPARED = 2, 64
@@ -415,7 +415,7 @@ def _is_known(found: _Found, inputs: tuple[PyTree, ...]) -> bool:
     groups = found.groups
     if is_symbolic(inputs):
         check_any_number(groups._function, groups._shapes, inputs)
-        return any(_is_known(found, with_numbers(inputs, number)) for number in (2, 3))
+        return _is_known(found, with_numbers(inputs, MANY))
     program, _ = traced(groups._function, groups._shapes, *inputs)
     return any(differ_in_examples(known, program) for known in found.programs)
 

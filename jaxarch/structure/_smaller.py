@@ -126,13 +126,14 @@ def _scan(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 def _while(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
-    condition, body = step.programs
     outside, inside = taken[:of_condition], taken[of_condition : of_condition + of_body]
-    return lax.while_loop(
-        lambda carry: run_smaller(condition, kept, [*outside, *carry])[0],
-        lambda carry: run_smaller(body, kept, [*inside, *carry]),
-        taken[of_condition + of_body :],
+    carry = taken[of_condition + of_body :]
+    condition, body = (
+        jax.make_jaxpr(lambda *inputs, of=program: run_smaller(of, kept, inputs))(*before, *carry)
+        for program, before in zip(step.programs, (outside, inside), strict=True)
     )
+    # `lax.while_loop` would refuse a condition for each example, as `vmap` makes it.
+    return bind(step.eqn, taken, cond_jaxpr=condition, body_jaxpr=body)
 
 
 def _cond(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
@@ -192,13 +193,12 @@ def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _tile(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    def after(times: Any, made: Axis, one: Axis) -> Any:
-        # The number of copies along an axis that stays may be symbolic.
-        units, of_one = made.spread(kept), int(one.spread(kept).sum())
-        return times if units.all() else int(units.sum()) // of_one if of_one else 1
-
-    axes = zip(step.eqn.params["reps"], step.outputs[0], step.inputs[0], strict=True)
-    return bind(step.eqn, taken, reps=tuple(after(*each) for each in axes))
+    # The number of copies may be symbolic.
+    after = _cut_shape(shape_of(step.eqn.outvars[0]), step.outputs[0], kept)
+    ends = zip(step.eqn.params["reps"], after, taken[0].shape, strict=True)
+    return bind(
+        step.eqn, taken, reps=tuple(size // of_one if of_one else times for times, size, of_one in ends)
+    )
 
 
 def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:

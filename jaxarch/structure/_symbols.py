@@ -1,7 +1,7 @@
 """Followed programs for a symbolic number of examples, as `jax.export` passes it.
 
 JAX traces `x[:, 0]` as other operations where a size of `x` is a symbol. So a program is traced for two and
-for three examples. If these traces differ in the number of examples alone, sizes that differ are multiples of
+for many examples. If these traces differ in the number of examples alone, sizes that differ are multiples of
 it, and the symbol is put in their place.
 """
 
@@ -27,6 +27,10 @@ NOT_A_SYMBOL = (
     "inputs: with this symbolic size the program cannot be cut. The size must be the number of examples, of "
     "which each must be computed on its own, whatever their number. Pass inputs with numbers as sizes"
 )
+
+
+MANY = 10_007
+"""A number of examples beside two: a large prime, for which `n // 4` and `n < 8` are other than for few."""
 
 
 def is_symbolic(inputs: PyTree) -> bool:
@@ -83,15 +87,15 @@ def _symbols(inputs: PyTree) -> dict[str, Any]:
     return {str(size): size for size in sizes if is_symbolic_dim(size)}
 
 
-def with_symbol(two: ClosedJaxpr, three: ClosedJaxpr, symbol: Any) -> ClosedJaxpr:
+def with_symbol(two: ClosedJaxpr, many: ClosedJaxpr, symbol: Any) -> ClosedJaxpr:
     """Return the program for a symbolic number of examples.
 
     Args:
       two: the program for two examples.
-      three: the program for three, which must differ from the first in the number of examples alone.
+      many: the program for many, which must differ from the first in the number of examples alone.
       symbol: the symbol.
     """
-    one, other = two.jaxpr, three.jaxpr
+    one, other = two.jaxpr, many.jaxpr
     made: dict[Any, Var] = {}
     for var, beside in zip(_variables(one), _variables(other), strict=True):
         shape = _sizes(getattr(var.aval, "shape", ()), getattr(beside.aval, "shape", ()), symbol)
@@ -112,21 +116,21 @@ def with_symbol(two: ClosedJaxpr, three: ClosedJaxpr, symbol: Any) -> ClosedJaxp
     return ClosedJaxpr(one.replace(**variables, eqns=eqns), two.consts)
 
 
-def _param(two: Any, three: Any, symbol: Any) -> Any:
+def _param(two: Any, many: Any, symbol: Any) -> Any:
     """Return a parameter of an equation: its programs and sizes may have examples."""
     if isinstance(two, ClosedJaxpr):
-        return with_symbol(two, three, symbol)
+        return with_symbol(two, many, symbol)
     if isinstance(two, Jaxpr):
-        return with_symbol(ClosedJaxpr(two, ()), ClosedJaxpr(three, ()), symbol).jaxpr
-    if isinstance(two, tuple) and type(two) is tuple and len(two) == len(three):
+        return with_symbol(ClosedJaxpr(two, ()), ClosedJaxpr(many, ()), symbol).jaxpr
+    if isinstance(two, tuple) and type(two) is tuple and len(two) == len(many):
         if all(isinstance(size, (int, np.integer)) for size in two):
-            return _sizes(two, three, symbol)
-        return tuple(_param(*each, symbol) for each in zip(two, three, strict=True))
+            return _sizes(two, many, symbol)
+        return tuple(_param(*each, symbol) for each in zip(two, many, strict=True))
     return two
 
 
-def _sizes(two: Sequence[Any], three: Sequence[Any], symbol: Any) -> tuple[Any, ...]:
-    pairs = zip(two, three, strict=True)
+def _sizes(two: Sequence[Any], many: Sequence[Any], symbol: Any) -> tuple[Any, ...]:
+    pairs = zip(two, many, strict=True)
     return tuple(size if size == beside else size // 2 * symbol for size, beside in pairs)
 
 

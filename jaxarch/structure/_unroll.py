@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from jaxarch._internal.errors import ArgumentError, check_function
-from jaxarch._internal.trees import PyTree, named_leaves
-from jaxarch.structure._flow import CALLS, bind, inner
+from jaxarch._internal.trees import PyTree, check_distinct, named_leaves
+from jaxarch.structure._flow import CALLS, bind, inner, literal
 from jaxarch.structure._groups import check_arrays
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._tracing import traced
@@ -40,8 +40,8 @@ def unroll(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> tuple
 
     Raises:
       ArgumentError: a function that cannot be traced or has side effects; leaves that are no arrays; no leaf
-        that can be split. The function raises it for arrays of other sizes: smaller ones run in what `plan`
-        and `shrink` return.
+        that can be split; two leaves with the same path. The function raises it for arrays of other sizes:
+        smaller ones run in what `plan` and `shrink` return.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -62,31 +62,37 @@ def unroll(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> tuple
     check_function("function", function)
     check_arrays(tree)
     leaves, structure = jax.tree.flatten(tree)  # type: tuple[list[Any], Any]
-    shapes = [jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype) for leaf in leaves]
-    whole = jax.tree.unflatten(structure, shapes)
-    closed, _ = traced(function, whole, *inputs)
-    split = _scanned(closed, range(len(leaves)))
+    closed, _ = traced(function, tree, *inputs)
+    scanned, otherwise = _uses(closed, range(len(leaves)))
+    split = scanned - otherwise
     if not split:
         raise ArgumentError(
             "tree: no leaf can be split into layers, since no loop runs along the first axis of one, or the "
             "program reads it in other ways too"
         )
-    made = [_rows(leaf) if number in split else leaf for number, leaf in enumerate(leaves)]
-    expected = {path: jnp.shape(leaf) for path, leaf in named_leaves(structure.unflatten(made)).items()}
+    unrolled = structure.unflatten(
+        [_rows(leaf) if number in split else leaf for number, leaf in enumerate(leaves)]
+    )
+    check_distinct("tree", unrolled)
+    expected = {path: jnp.shape(leaf) for path, leaf in named_leaves(unrolled).items()}
 
-    def run(unrolled: PyTree, *inputs: PyTree) -> Any:
-        given = {path: jnp.shape(leaf) for path, leaf in named_leaves(unrolled).items()}
+    def run(tree: PyTree, *inputs: PyTree) -> Any:
+        given = {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()}
         if given != expected:
             path = next(path for path in [*expected, *given] if given.get(path) != expected.get(path))
             raise ArgumentError(
                 f"tree: expected {path!r} with shape {expected.get(path)}, got {given.get(path)}; smaller "
                 "arrays need the function that `plan` or `shrink` returns"
             )
-        program, outputs = traced(function, whole, *inputs)
-        values = [*structure.flatten_up_to(unrolled), *jax.tree.leaves(inputs)]
-        return jax.tree.unflatten(jax.tree.structure(outputs), _run(program, values))
+        values = [
+            tuple(value) if number in split else value
+            for number, value in enumerate(structure.flatten_up_to(tree))
+        ]
+        program, outputs = traced(function, structure.unflatten([*map(_stacked, values)]), *inputs)
+        made = _run(program, [*values, *jax.tree.leaves(inputs)])
+        return jax.tree.unflatten(jax.tree.structure(outputs), [*map(jnp.asarray, made)])
 
-    return run, structure.unflatten(made)
+    return run, unrolled
 
 
 def _rows(leaf: Any) -> tuple[Any, ...]:
@@ -95,8 +101,15 @@ def _rows(leaf: Any) -> tuple[Any, ...]:
     return tuple(leaf[number] for number in range(jnp.shape(leaf)[0]))
 
 
-def _scanned(closed: ClosedJaxpr, candidates: Iterable[int]) -> set[int]:
-    """Return the inputs of a program along which loops run, and that it reads in no other way."""
+def _stacked(value: Any) -> Any:
+    """Return the shape of a leaf before it was split."""
+    first = value[0] if isinstance(value, tuple) else value
+    shape = jnp.shape(first)
+    return jax.ShapeDtypeStruct((len(value), *shape) if first is not value else shape, first.dtype)
+
+
+def _uses(closed: ClosedJaxpr, candidates: Iterable[int]) -> tuple[set[int], set[int]]:
+    """Return the inputs of a program along which loops run, and those that it reads in another way."""
     jaxpr = closed.jaxpr
     of: dict[Any, int] = {jaxpr.invars[number]: number for number in candidates}
     scanned: set[int] = set()
@@ -107,23 +120,19 @@ def _scanned(closed: ClosedJaxpr, candidates: Iterable[int]) -> set[int]:
             for place, atom in enumerate(eqn.invars)
             if not isinstance(atom, Literal) and atom in of
         }
-        if not taken:
-            continue
-        name = eqn.primitive.name
-        if name == "scan":
-            rows = {number for place, number in taken.items() if place >= sum(scan_counts(eqn))}
+        name, rows, rest = eqn.primitive.name, set[int](), set(taken)
+        if name == "scan" and eqn.params["length"]:
+            rows = {place for place in taken if place >= sum(scan_counts(eqn))}
+            rest -= rows
         elif name in CALLS:
-            inside = _scanned(inner(eqn), taken)
-            rows = {taken[place] for place in inside}
-        elif name in _ROW_BY_ROW:
+            rows, rest = _uses(inner(eqn), taken)
+        elif name in _ROW_BY_ROW and taken:
             of[eqn.outvars[0]] = taken[0]
-            continue
-        else:
-            rows = set()
-        scanned |= rows
-        otherwise |= {*taken.values()} - rows
+            rest = set()
+        scanned |= {taken[place] for place in rows}
+        otherwise |= {taken[place] for place in rest}
     otherwise |= {of[atom] for atom in jaxpr.outvars if not isinstance(atom, Literal) and atom in of}
-    return scanned - otherwise
+    return scanned, otherwise
 
 
 def _run(closed: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
@@ -133,7 +142,7 @@ def _run(closed: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else known[atom]
+        return literal(atom) if isinstance(atom, Literal) else known[atom]
 
     for eqn in jaxpr.eqns:
         taken = [read(atom) for atom in eqn.invars]

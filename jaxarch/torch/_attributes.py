@@ -26,16 +26,19 @@ def guesses(model: nn.Module, small: Shrunk) -> Iterator[Attributes]:
     An attribute such as `num_heads = 12` may be the size of a group with an axis in the layer, or in one of
     its children; `attn_dim = 768` may be the size of one of their axes. All layers of a class change, or
     none. The fewest changes come first: an attribute that needs no change may mean something else, such as a
-    largest length. The caller compares what the module computes.
+    largest length. All sets of attributes are tried with their smallest sizes before larger ones are. The
+    caller compares what the module computes.
     """
     shapes = named_leaves(small.groups._shapes)
     options: dict[tuple[type, str], dict[str, list[int]]] = {}
     for path, layer in model.named_modules():
         for name, values in _sizes(path, layer, small, shapes).items():
             options.setdefault((type(layer), name), {})[path] = values
-    changes = [(key, each) for key, sizes in options.items() for each in _choices(key[1], sizes)]
+    choices = {key: _choices(key[1], sizes) for key, sizes in options.items()}
+    smallest = [(key, each[0]) for key, each in choices.items()]
+    changes = [(key, each) for key, of_key in choices.items() for each in of_key]
     subsets = itertools.chain.from_iterable(
-        itertools.combinations(changes, count) for count in range(len(options) + 1)
+        itertools.combinations(of, count) for of in (smallest, changes) for count in range(len(options) + 1)
     )
     alike = (subset for subset in subsets if len({key for key, _ in subset}) == len(subset))
     tried: list[Attributes] = []

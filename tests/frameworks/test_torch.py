@@ -287,6 +287,29 @@ def test_layers_of_a_class_may_take_the_smaller_and_the_larger_of_two_sizes_or_t
     assert [small[1].added, small[2].added] == [3, last]
 
 
+def test_several_attributes_of_several_layers_change_together():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.width, self.heads, self.inner, self.hidden = 32, 4, 32, 48
+            self.values, self.out = nn.Linear(32, 32), nn.Linear(32, 32)
+            self.up, self.down = nn.Linear(32, 96), nn.Linear(48, 32)
+
+        def forward(self, x):
+            values = self.values(x.reshape(*x.shape[:2], self.width))
+            values = values.reshape(*x.shape[:2], self.heads, self.inner // self.heads)
+            weights = torch.einsum("bqhd,bkhd->bhqk", values, values).softmax(-1)
+            x = self.out(torch.einsum("bhqk,bkhd->bqhd", weights, values).reshape(*x.shape[:2], self.inner))
+            x = self.up(x)
+            return self.down(torch.sigmoid(x[..., : self.hidden]) * x[..., self.hidden :])
+
+    model = drawn(nn.Sequential(Block(), Block()))
+    kept = {"0.out.weight[1]": np.arange(4) < 2, "1.out.weight[1]": np.arange(4) < 2}
+    kept |= {"0.down.weight[1]": np.arange(48) < 24, "1.down.weight[1]": np.arange(48) < 24}
+    small = jaxarch.torch.plan(model, torch.randn(2, 5, 32), kept=kept).apply().model
+    assert [(block.width, block.heads, block.inner, block.hidden) for block in small] == [(32, 2, 16, 24)] * 2
+
+
 def test_a_translation_that_computes_something_else_is_refused():
     model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ConvTranspose2d(8, 8, 2, stride=2, groups=4)).eval()
     x = torch.randn(2, 3, 4, 4)

@@ -59,6 +59,7 @@ TOGETHER = {
     "a window over examples": (lambda x: lax.reduce_window(x, 0.0, lax.add, (2, 1), (1, 1), "SAME"), (4,)),
     "a shift": (lambda x: jnp.roll(x, 1, 0), (4,)),
     "examples looked up": (lambda x: x[jnp.arange(len(x))], (4,)),
+    "the first rows of a table": (lambda x: x * jnp.ones((100, 4))[: len(x), jnp.arange(4)], (4,)),
     "repeated examples": (lambda x: jnp.tile(x, (2, 1)), (4,)),
     "the first half, looked up": (lambda x: looked_up(x.reshape(-1, 4), (len(x), 4)), (2, 4)),
     "the first half, written": (lambda x: written(x.reshape(-1, 4), x[:, 0]), (2, 4)),
@@ -79,6 +80,14 @@ def test_examples_that_meet_are_told_from_those_that_do_not(name):
     function, shape = (APART | TOGETHER)[name]
     for counts in ((2, 3), (8, 64), (9, 4)):
         assert differ_in_examples(*traces(function, shape, *counts)) == (name in APART)
+
+
+def test_one_example_of_one_and_one_of_many_are_not_the_same_part():
+    def function(x):
+        numbers = lax.GatherDimensionNumbers((0, 1), (), (0,))
+        return x * lax.gather(x, jnp.zeros(1, int), numbers, (1, 4), mode="fill", fill_value=0)
+
+    assert not differ_in_examples(*traces(function, (4,), 1, 3))
 
 
 def test_a_branch_for_many_examples_is_another_program():

@@ -549,6 +549,16 @@ def test_a_model_that_takes_parts_of_each_example_is_exported_for_any_number(ind
         assert close(program.call(small.tree, x[:count]), small.function(small.tree, x[:count]), 1e-6)
 
 
+def test_units_that_are_tiled_for_each_example_are_exported():
+    def function(p, x):
+        rows = jnp.tanh(x @ p["a"]).reshape(x.shape[0] * 8) * jnp.tile(p["s"], x.shape[0])
+        return rows.reshape(x.shape[0], 8) @ p["b"]
+
+    params, x = drawn(a=(4, 8), s=(8,), b=(8, 3)), drawn(x=(3, 4))["x"]
+    small = jaxarch.structure.plan(function, params, x, kept={"a[1]": np.arange(8) < 5}).apply()
+    assert close(exported(small, "examples", 4).call(small.tree, x), small.function(small.tree, x), 1e-6)
+
+
 def test_a_smaller_model_is_exported_as_any_function():
     params = {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])}
     small = shrunk(chain(), params)
@@ -565,6 +575,21 @@ REFUSED = {
     "a length": (heads_in_rows, (2, "length", 7), "with this symbolic size the program cannot be cut"),
     "pairs": (heads_in_rows, ("2*pairs", 5, 7), "expected one symbol"),
     "two symbols": (heads_in_rows, ("examples", "length", 7), "expected one symbol"),
+    "their number": (
+        lambda p, x: heads_in_rows(p, x) * (1 + x.shape[0] // 4),
+        ("examples", 5, 7),
+        "whatever their number",
+    ),
+    "a choice by their number": (
+        lambda p, x: heads_in_rows(p, x) * (2 if x.shape[0] in (2, 3) else 1),
+        ("examples", 5, 7),
+        "whatever their number",
+    ),
+    "more places for more": (
+        lambda p, x: heads_in_rows(p, x)[:, : x.shape[0] + 1 : 2].sum(1),
+        ("examples", 5, 7),
+        "whatever their number|inconclusive",
+    ),
     "a branch": (
         lambda p, x: heads_in_rows(p, x if x.shape[0] < 9 else 2 * x),
         ("examples", 5, 7),
@@ -612,6 +637,20 @@ def test_what_does_nothing_for_few_examples_alone_is_not_exported_for_many():
     (many,) = jax.export.symbolic_shape("many", constraints=["many >= 8"])
     with pytest.raises(ArgumentError, match="'many' >= '8' is inconclusive"):
         jax.export.export(jax.jit(small.function))(small.tree, jax.ShapeDtypeStruct((many, 1), jnp.float32))
+
+
+def test_a_loop_with_a_condition_for_each_example_is_cut():
+    def function(p, x):
+        def grown(row):
+            return jax.lax.while_loop(lambda h: h.sum() < 5, lambda h: 1.5 * h + 0.1, row)
+
+        return jax.vmap(grown)(jax.nn.relu(x @ p["a"])) @ p["b"]
+
+    params = drawn(a=(4, 8), b=(8, 3))
+    x = drawn(x=(3, 4))["x"]
+    small = jaxarch.structure.plan(function, params, x, kept={"a[1]": np.arange(8) < 5}).apply()
+    masked = {"a": params["a"][:, :5], "b": params["b"][:5]}
+    assert close(small.function(small.tree, x), function(masked, x), 1e-6)
 
 
 PLAIN = jaxarch.supervised(

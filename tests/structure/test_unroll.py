@@ -15,6 +15,7 @@ LAYERS = 3
 PARAMS = {
     "in": jnp.asarray(DRAW.normal(size=(LAYERS, 4, 8)), jnp.float32),
     "out": jnp.asarray(DRAW.normal(size=(LAYERS, 8, 4)), jnp.float32),
+    "up": jnp.eye(4),
     "head": jnp.asarray(DRAW.normal(size=(4, 2)), jnp.float32),
 }
 X = jnp.asarray(DRAW.normal(size=(5, 4)), jnp.float32)
@@ -44,6 +45,7 @@ MODELS = {
     "backwards": lambda p, x: scan(p, x, reverse=True),
     "checkpointed layers": lambda p, x: scan(p, x, jax.checkpoint(layer)),
     "in a program that is called": jax.jit(scan),
+    "parts in programs of their own": lambda p, x: jax.jit(scan)(p, jax.jit(lambda p, x: x @ p["up"])(p, x)),
     "in half precision": in_half_precision,
     "two loops": lambda p, x: scan(p, jax.lax.scan(lambda x, w: (x @ w[:, :4], None), x, p["in"])[0]),
 }
@@ -78,13 +80,27 @@ def test_each_layer_may_lose_other_units_and_more_of_them_than_the_next():
     near(small.function(small.tree, X)[0], scan(masked, X)[0])
 
 
-def test_a_leaf_that_is_read_in_another_way_too_stays_stacked():
-    def model(p, x):
-        return scan(p, x)[0] * jnp.square(p["in"]).sum()
+ANOTHER_WAY = {
+    "outside of the loop": lambda p, x: scan(p, x)[0] * jnp.square(p["in"]).sum(),
+    "whole in each layer": lambda p, x: scan(p, x, lambda x, w: layer(x, w) + p["in"].sum())[0],
+}
 
+
+@pytest.mark.parametrize("model", ANOTHER_WAY.values(), ids=ANOTHER_WAY)
+def test_a_leaf_that_is_read_in_another_way_too_stays_stacked(model):
     function, tree = unroll(model, PARAMS, X)
     assert tree["in"] is PARAMS["in"] and len(tree["out"]) == LAYERS
     near(function(tree, X), model(PARAMS, X))
+
+
+def test_the_unrolled_model_takes_lists_and_other_dtypes_and_returns_arrays():
+    def model(p, x):
+        return jax.lax.scan(lambda x, w: ((x @ w[:, :4]).astype(x.dtype), True), x, p["in"])
+
+    function, tree = unroll(model, {"in": PARAMS["in"]}, X)
+    half = {"in": [leaf.astype(jnp.bfloat16) for leaf in tree["in"]]}
+    outputs, flags = function(half, X.astype(jnp.bfloat16))
+    assert (outputs.dtype, flags.astype(int).tolist()) == (jnp.bfloat16, [1] * LAYERS)
 
 
 def test_layers_of_a_scan_of_flax_are_unrolled_from_their_shapes_alone():
