@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -24,12 +24,18 @@ def with_arrays(model: keras.Model, tree: Mapping[str, jax.Array], fewer: bool =
       ValueError: a model that Keras cannot clone, or layers that do not take these arrays.
     """
 
+    def resized(layer: Any) -> Any:
+        inside = {
+            name: keras.saving.serialize_keras_object(jax.tree.map(resized, each))
+            for name, each in _inside(layer).items()
+        }
+        return type(layer).from_config(layer.get_config() | _sizes(layer, tree) | inside)
+
     def smaller(layer: Any) -> Any:
-        config = layer.get_config() | _sizes(layer, tree)
-        for name, inside in _inside(layer).items():
-            made = [smaller(each) for each in inside] if isinstance(inside, list) else smaller(inside)
-            config[name] = keras.saving.serialize_keras_object(made)
-        return _sized_by_input(type(layer).from_config(config), layer, tree, fewer)
+        made = resized(layer)
+        for each, other in zip(_all_of(made), _all_of(layer), strict=True):
+            _size_by_input(each, other, tree, fewer)
+        return made
 
     made = keras.models.clone_model(model, clone_function=smaller, recursive=True)
     if not made.built:
@@ -66,12 +72,17 @@ def _inside(layer: Any) -> dict[str, Any]:
         case layers.Wrapper():
             return {"layer": layer.layer}
         case layers.StackedRNNCells():
-            return {"cells": layer.cells}
+            return {"cells": [*layer.cells]}
     return {"cell": layer.cell} if type(layer) is layers.RNN else {}
 
 
-def _sized_by_input(made: Any, layer: Any, tree: Mapping[str, jax.Array], fewer: bool) -> Any:
-    """Return a layer that takes a size which only its input shows when it is first called.
+def _all_of(layer: Any) -> list[Any]:
+    """Return a layer and all layers in it."""
+    return [layer, *(each for inside in jax.tree.leaves(_inside(layer)) for each in _all_of(inside))]
+
+
+def _size_by_input(made: Any, layer: Any, tree: Mapping[str, jax.Array], fewer: bool) -> None:
+    """Let a layer take a size that only its input shows when it is first called.
 
     Args:
       made: the smaller layer, not built.
@@ -81,36 +92,33 @@ def _sized_by_input(made: Any, layer: Any, tree: Mapping[str, jax.Array], fewer:
     """
     if isinstance(layer, layers.Reshape):
         whole = math.prod(layer.input.shape[1:])
-        return _at_first(made, "compute_output_spec", lambda inputs: _reshaped(made, whole, inputs.shape))
-    if isinstance(layer, layers.GroupNormalization) and fewer:
-        axis, of_group = layer.axis, layer.get_build_config()["input_shape"][layer.axis] // layer.groups
+        _at_first(made, "compute_output_spec", lambda inputs: _reshape(made, whole, inputs.shape))
+    elif isinstance(layer, layers.GroupNormalization) and fewer:
+        before = layer.get_build_config()["input_shape"][layer.axis]
+        _at_first(made, "build", partial(_count_groups, made, layer.axis, before // layer.groups))
     elif isinstance(layer, _CONVOLUTIONS) and layer.groups > 1:
         axis = -1 if layer.data_format == "channels_last" else 1
-        of_group = tree[layer._kernel.path].shape[-2]
-    else:
-        return made
-
-    def count(shape: Sequence[int]) -> None:
-        made.groups = shape[axis] // of_group
-
-    return _at_first(made, "build", count)
+        _at_first(made, "build", partial(_count_groups, made, axis, tree[layer._kernel.path].shape[-2]))
 
 
-def _at_first(layer: Any, name: str, change: Callable[[Any], None]) -> Any:
+def _count_groups(layer: Any, axis: int, of_group: int, shape: Sequence[int]) -> None:
+    layer.groups = shape[axis] // of_group
+
+
+def _at_first(layer: Any, name: str, change: Callable[[Any], None]) -> None:
     """Change a layer when a method is first called, with its argument."""
     method = getattr(layer, name)
 
-    @functools.wraps(method)  # Keras reads the names of arguments.
+    @wraps(method)  # Keras reads the names of arguments.
     def changed(*arguments: Any, **named: Any) -> Any:
         change((*arguments, *named.values())[0])
         setattr(layer, name, method)
         return method(*arguments, **named)
 
     setattr(layer, name, changed)
-    return layer
 
 
-def _reshaped(layer: Any, whole: int, shape: Sequence[int]) -> None:
+def _reshape(layer: Any, whole: int, shape: Sequence[int]) -> None:
     """Give the last axis that can take it the part of a reshape that is left."""
     target, now = [*layer.target_shape], math.prod(shape[1:])
     for axis in reversed(range(len(target))):

@@ -27,8 +27,6 @@ NOT_A_SYMBOL = (
     "inputs: with this symbolic size the program cannot be cut. The size must be the number of examples, of "
     "which each must be computed on its own, whatever their number. Pass inputs with numbers as sizes"
 )
-
-
 MANY = 10_007
 """A number of examples beside two: a large prime, for which `n // 4` and `n < 8` are other than for few."""
 

@@ -47,6 +47,8 @@ def wrapped():
     inputs = keras.Input((5, 3))
     x = layers.TimeDistributed(layers.Dense(8, "relu"))(inputs)
     x = layers.Bidirectional(layers.LSTM(6, return_sequences=True), merge_mode="sum")(x)
+    x = layers.TimeDistributed(layers.Conv1D(6, 2, groups=2))(layers.Reshape((5, 3, 2))(x))
+    x = layers.TimeDistributed(layers.Flatten())(x)
     x = layers.RNN([layers.GRUCell(7), layers.SimpleRNNCell(5)])(x)
     return drawn(keras.Model(inputs, layers.SpectralNormalization(layers.Dense(2))(x)))
 
