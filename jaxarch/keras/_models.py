@@ -105,7 +105,7 @@ def shrink(model: keras.Model, *inputs: PyTree) -> ShrunkModel:
       >>> import jax.numpy as jnp, jaxarch, keras
       >>> into, out = keras.layers.Dense(4, activation="relu"), keras.layers.Dense(2)
       >>> model = keras.Sequential([keras.layers.Input((3,)), into, out])
-      >>> out.kernel.assign(out.kernel.value.at[1:3].set(0.0))  # two of four neurons are not read
+      >>> _ = out.kernel.assign(out.kernel.value.at[1:3].set(0.0))  # two of four neurons are not read
       >>> print(jaxarch.keras.shrink(model, jnp.ones((1, 3))).model.layers[0].units)
       2
     """
