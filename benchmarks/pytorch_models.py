@@ -17,8 +17,8 @@ docs/results/pytorch_models.jsonl.
   ignored, and a call of the model afterwards. It is told nothing else, such as numbers of heads.
 
 Each model and each library has a process of its own, for three minutes at most, or ten for more than 150
-million parameters. Seconds are wall-clock time
-on one CPU core that other work may share. XLA compiles without optimization, since each program runs once.
+million parameters, on a machine of 24 GB. Seconds are wall-clock time on one CPU core that other work may
+share. XLA compiles without optimization, since each program runs once.
 
 The answer is docs/coverage.md.
 """
@@ -29,6 +29,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -215,6 +216,8 @@ def one(name: str, library: str) -> dict[str, Any]:
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return json.loads(lines[-1])
+    if done.returncode == -signal.SIGKILL:
+        return {"failed": "killed, as for want of memory"}
     raised = re.findall(r"^[\w.]*(?:Error|Exception)\b.*$", done.stderr, flags=re.M)
     return {"failed": (raised or [f"exit status {done.returncode}"])[-1][:300]}
 
