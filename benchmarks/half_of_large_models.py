@@ -16,10 +16,11 @@ All sides of a model take turns in one process, each round in another order, on 
 same round. Times are CPU times, since other work may share the machine. Speeds are medians over rounds with
 quartiles.
 
-Measured on one core of a shared x86-64 machine, 21 rounds: the smaller ResNet-50 is 2.30 [2.25, 2.36] times
-as fast as the dense one in JAX and 1.61 [1.53, 1.69] in PyTorch, the smaller ViT-B/16 1.81 [1.79, 1.93] and
-1.89 [1.84, 1.90]. The traced programs are .99 [.96, 1.02] and .99 [.96, 1.03] times as fast as by hand.
-PyTorch takes 99 ms for the dense ResNet-50 and JAX 239 ms; the transformer takes 272 ms and 289 ms.
+Measured on one core of a shared x86-64 machine, 21 rounds: the smaller ResNet-50 is 2.25 [2.22, 2.30] times
+as fast as the dense one in JAX and 1.58 [1.47, 1.64] in PyTorch, the smaller ViT-B/16 1.82 [1.77, 1.86] and
+1.80 [1.77, 1.89]. The traced programs are .98 [.97, 1.01] and .99 [.97, 1.01] times as fast as by hand.
+PyTorch takes 116 ms for the dense ResNet-50 and JAX 258 ms; the transformer takes 279 ms and 299 ms. A run
+before, beside other work, had 2.30, 1.61, 1.81 and 1.89.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 import torchvision
-from workers import quartiles
+from workers import in_turn, quartiles
 
 import jaxarch.torch
 
@@ -89,19 +89,8 @@ def sides(name: str) -> tuple[dict[str, Callable[[], Any]], float]:
     return calls, plan.after.multiply_adds / plan.before.multiply_adds
 
 
-def seconds(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Return the CPU seconds of each call in each round, in another order each round."""
-    random, found = np.random.default_rng(0), {side: [] for side in calls}  # type: Any, dict[str, list[float]]
-    for _ in range(rounds):
-        for side in random.permutation([*calls]):
-            start = time.process_time()
-            calls[side]()
-            found[side].append(time.process_time() - start)
-    return found
-
-
 RATIOS = (("dense", "smaller"), ("by hand", "smaller"), ("dense in PyTorch", "smaller in PyTorch"))
-"""The slower side and the faster one."""
+"""A side, and the one whose speed is told in multiples of its speed."""
 COLUMNS = """\
 | model | multiply-adds | times as fast as | median [quartiles] | its seconds | smaller |
 |---|---|---|---|---|---|"""
@@ -116,20 +105,16 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rows = {}
-    print(
-        "| model | multiply-adds | times as fast as | median [quartiles] | seconds |\n|---|---|---|---|---|"
-    )
+    print(COLUMNS)
     for name in arguments.models:
         calls, share = sides(name)
-        rows[name] = found = seconds(calls, arguments.rounds)
+        rows[name] = found = in_turn(calls, arguments.rounds)
         for one, other in RATIOS:
             ratios = [slow / fast for slow, fast in zip(found[one], found[other], strict=True)]
             low, median, high = quartiles(ratios)
-            times = f"{np.median(found[one]):.3f}, {np.median(found[other]):.3f}"
-            print(
-                f"| {name} | {share:.1%} | {one} | {median:.2f} [{low:.2f}, {high:.2f}] | {times} |",
-                flush=True,
-            )
+            times = [f"{np.median(found[side]):.3f}" for side in (one, other)]
+            cells = [name, f"{share:.1%}", one, f"{median:.2f} [{low:.2f}, {high:.2f}]", *times]
+            print(f"| {' | '.join(cells)} |", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows))
 

@@ -33,7 +33,6 @@ import argparse
 import dataclasses
 import json
 import os
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -47,6 +46,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 import jax.numpy as jnp
 import numpy as np
+import workers
 from flax import nnx
 from workers import quartiles
 
@@ -269,15 +269,11 @@ def in_turn(case: Case, programs: Sides, rounds: int) -> Figures:
     """Images or tokens a second of every side, in rounds."""
     x = case.inputs(case.batch)
     units = x.size if case.count == "tokens" else len(x)
-    figures: Figures = {name: [] for name in programs}
-    order = np.random.default_rng(0)
-    for _ in range(rounds):
-        for name in order.permutation(list(programs)).tolist():
-            program, leaves = programs[name]
-            start = time.process_time()
-            jax.block_until_ready(program(leaves, x))
-            figures[name].append(units / (time.process_time() - start))
-    return figures
+    calls = {
+        name: partial(lambda program, leaves: jax.block_until_ready(program(leaves, x)), *side)
+        for name, side in programs.items()
+    }
+    return {name: [units / each for each in times] for name, times in workers.in_turn(calls, rounds).items()}
 
 
 def against(figures: Figures, side: str, other: str) -> str:

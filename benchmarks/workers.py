@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,17 @@ def timed(work: Callable[[], object]) -> dict[str, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
+def in_turn(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """CPU seconds of some calls, by name and round; each round has another order."""
+    order, found = np.random.default_rng(0), {name: [] for name in calls}  # type: Any, dict[str, list[float]]
+    for _ in range(rounds):
+        for name in order.permutation([*calls]).tolist():
+            start = time.process_time()
+            calls[name]()
+            found[name].append(time.process_time() - start)
+    return found
 
 
 def serve(make: Callable[[], dict[str, Task]], cores: int) -> None:

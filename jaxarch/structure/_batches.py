@@ -138,31 +138,10 @@ def _compare_primitives(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outp
     written = _WRITTEN.get(name)
     for key in params:
         _demand(key == written or key == "sharding" or _equal(params[key], beside.get(key)))
-    if name in _TAKEN:
-        _demand(_takes_all(eqn, other, of_inputs[0]))
-    elif name == "tile":
-        _demand(_repeats_alike(params["reps"], beside["reps"], of_inputs[0], of_outputs[0]))
     if any(dim is not None for dim in (*of_inputs, *of_outputs)):
-        _demand(name in _RULES and _RULES[name](eqn, of_inputs, of_outputs))
+        _demand(name in _RULES and _RULES[name](eqn, other, of_inputs, of_outputs))
     elif written is not None:
         _demand(_equal(params[written], beside[written]))
-
-
-def _takes_all(eqn: JaxprEqn, other: JaxprEqn, dim: int | None) -> bool:
-    """Return whether both equations take all examples, and as much of every other axis as each other."""
-    key, (array, *_), (beside, *_) = _WRITTEN[eqn.primitive.name], eqn.invars, other.invars
-    sizes = zip(eqn.params[key], other.params[key], shape_of(array), shape_of(beside), strict=True)
-    return all(
-        (one, two) == (whole, of_other) if axis == dim else one == two
-        for axis, (one, two, whole, of_other) in enumerate(sizes)
-    )
-
-
-def _repeats_alike(one: Sequence[int], other: Sequence[int], dim: int | None, made: int | None) -> bool:
-    """Return whether each example is a copy, or examples are not repeated."""
-    if dim is not None:
-        return one[dim] == 1 and _equal(one, other)
-    return all(axis == made or pair[0] == pair[1] for axis, pair in enumerate(zip(one, other, strict=True)))
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -184,21 +163,22 @@ _WRITTEN = {
     "tile": "reps",
 }
 """By primitive, the parameter with sizes that grow with the arrays."""
-_TAKEN = ("dynamic_slice", "gather", "slice")
-"""Primitives whose sizes are those of what is taken of their first input."""
 
 
 # From primitive to primitive, where some array has examples -------------------------------------------
 
-Rule = Callable[[JaxprEqn, Dims, Dims], bool]
-"""A predicate on an equation and its axes of examples: true if the examples stay independent."""
+Rule = Callable[[JaxprEqn, JaxprEqn, Dims, Dims], bool]
+"""A predicate on both equations and their axes of examples: true if the examples stay independent.
+
+Parameters are the same in both, but for those in `_WRITTEN`; a rule that compares these needs both.
+"""
 
 
-def _always(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _always(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return True
 
 
-def _reshape(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _reshape(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     """Return whether the examples stay the outer part of their axis, behind axes of the same total size."""
     dim, made = of_inputs[0], of_outputs[0]
     if dim is None or made is None or eqn.params["dimensions"] is not None:
@@ -209,7 +189,7 @@ def _reshape(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 def _not_along(key: str) -> Rule:
     """Return the rule of a primitive that works along axes given by a parameter."""
 
-    def rule(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+    def rule(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
         along = eqn.params[key]
         axes = along if isinstance(along, (tuple, list)) else (along,)
         return not set(axes) & {dim for dim in of_inputs if dim is not None}
@@ -217,7 +197,7 @@ def _not_along(key: str) -> Rule:
     return rule
 
 
-def _dot(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _dot(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     contracted, batched = eqn.params["dimension_numbers"]
     if any(dim in axes for dim, axes in zip(of_inputs, contracted, strict=True)):
         return False
@@ -227,12 +207,20 @@ def _dot(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return places[0] == places[1] >= 0
 
 
-def _convolution(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _convolution(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     is_alone = eqn.params["batch_group_count"] == 1
     return is_alone and of_inputs[1] is None and of_inputs[0] == eqn.params["dimension_numbers"].lhs_spec[0]
 
 
-def _window(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _tile(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+    """Return whether each example is a copy, or examples are not repeated."""
+    one, two, (dim,), (made,) = eqn.params["reps"], other.params["reps"], of_inputs, of_outputs
+    if dim is not None:
+        return one[dim] == 1 and _equal(one, two)
+    return all(axis == made or pair[0] == pair[1] for axis, pair in enumerate(zip(one, two, strict=True)))
+
+
+def _window(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     of_windows = {
         "window_dimensions": 1, "window_strides": 1, "base_dilation": 1, "window_dilation": 1,
         "padding": (0, 0),
@@ -241,24 +229,36 @@ def _window(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return dim is not None and all(eqn.params[key][dim] == value for key, value in of_windows.items())
 
 
-def _pad(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _pad(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     dim = of_inputs[0]
     return dim is not None and tuple(eqn.params["padding_config"][dim]) == (0, 0, 0)
 
 
-def _slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """Return whether the axis of examples is taken whole."""
+def _takes_all(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+    """Return whether both equations take all examples, and as much of every other axis as each other."""
+    key, (array, *_), (beside, *_) = _WRITTEN[eqn.primitive.name], eqn.invars, other.invars
+    sizes = zip(eqn.params[key], other.params[key], shape_of(array), shape_of(beside), strict=True)
+    return all(
+        (one, two) == (whole, of_other) if axis == of_inputs[0] else one == two
+        for axis, (one, two, whole, of_other) in enumerate(sizes)
+    )
+
+
+def _slice(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+    """Return whether the axis of examples is taken whole, without steps."""
     dim = of_inputs[0]
-    return dim is not None and shape_of(eqn.invars[0])[dim] == shape_of(eqn.outvars[0])[dim]
+    is_whole = dim is not None and shape_of(eqn.invars[0])[dim] == shape_of(eqn.outvars[0])[dim]
+    return is_whole and _takes_all(eqn, other, of_inputs, of_outputs)
 
 
-def _gather(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _gather(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     """Return whether examples are taken whole, or look up one table."""
     table, places = of_inputs
-    return table is not None or places != len(shape_of(eqn.invars[1])) - 1
+    is_apart = table is not None or places != len(shape_of(eqn.invars[1])) - 1
+    return is_apart and _takes_all(eqn, other, of_inputs, of_outputs)
 
 
-def _scatter(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _scatter(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     """Return whether all examples are written at the same places, each with numbers of its own."""
     written, _, updates = of_inputs
     array, numbers = shape_of(eqn.invars[0]), eqn.params["dimension_numbers"]
@@ -269,7 +269,7 @@ def _scatter(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return updates == numbers.update_window_dims[windows.index(written)]
 
 
-def _iota(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
+def _iota(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
     return eqn.params["dimension"] != of_outputs[0]
 
 
@@ -285,7 +285,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _window),
     "conv_general_dilated": _convolution,
     "dot_general": _dot,
-    "dynamic_slice": _always,
+    "dynamic_slice": _takes_all,
     "gather": _gather,
     "iota": _iota,
     "pad": _pad,
@@ -293,5 +293,5 @@ _RULES: dict[str, Rule] = {
     "scatter": _scatter,
     "scatter-add": _scatter,
     "slice": _slice,
-    "tile": _always,
+    "tile": _tile,
 }

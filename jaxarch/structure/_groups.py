@@ -27,7 +27,6 @@ from jaxarch._internal.errors import (
 from jaxarch._internal.trees import PyTree, check_distinct, named_leaves, path_name
 from jaxarch.masks._units import GroupUnits, Span
 from jaxarch.structure._axes import Axis, unify
-from jaxarch.structure._batches import differ_in_examples
 from jaxarch.structure._constants import Record, anything, constant, find_known, is_key
 from jaxarch.structure._flow import (
     AS_THEY_MUST_BE,
@@ -46,16 +45,7 @@ from jaxarch.structure._folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure._kinds import ORDER, Kind, find_kinds
 from jaxarch.structure._liveness import Constants, Sums, find_needed, reached, there
 from jaxarch.structure._smaller import Kept, cut, run_smaller, sizes
-from jaxarch.structure._symbols import (
-    MANY,
-    NOT_A_SYMBOL,
-    at_sizes,
-    check_any_number,
-    is_symbolic,
-    symbol_of,
-    with_numbers,
-    with_symbol,
-)
+from jaxarch.structure._symbols import at_any_number, is_symbolic, with_numbers
 from jaxarch.structure._tracing import traced
 
 ONE_IS_KEPT = "a group keeps one unit"
@@ -523,12 +513,7 @@ class Groups:
         expected = {path: sizes(axes, of_atoms) for path, axes in self._leaves.items()}
 
         def run(tree: PyTree, *inputs: PyTree) -> Any:
-            given = {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()}
-            if given != expected:
-                path = next(path for path in [*expected, *given] if given.get(path) != expected.get(path))
-                raise ArgumentError(
-                    f"tree: expected {path!r} cut to shape {expected.get(path)}, got {given.get(path)}"
-                )
+            check_shapes(tree, expected, "cut to")
             again = Groups(self._function, self._shapes, with_numbers(inputs), self._updates, self._beside)
             if apart := self.apart(again, kept):
                 raise ArgumentError(
@@ -537,20 +522,13 @@ class Groups:
                 )
             of_again = again._of_atoms(again.of_these(kept))
             leaves = [*jax.tree.leaves(tree), *jax.tree.leaves(inputs)]
-            outputs = run_smaller(again._at_sizes_of(inputs), of_again, leaves)
+            program = again._program
+            if is_symbolic(inputs):
+                program = at_any_number(program, again._traced, self._function, self._shapes, inputs)
+            outputs = run_smaller(program, of_again, leaves)
             return jax.tree.unflatten(again._outputs, outputs)
 
         return run
-
-    def _at_sizes_of(self, inputs: tuple[PyTree, ...]) -> Program:
-        """Return the program for inputs with a symbolic number of examples, or else as it is."""
-        if not is_symbolic(inputs):
-            return self._program
-        check_any_number(self._function, self._shapes, inputs)
-        more, _ = traced(self._function, self._shapes, *with_numbers(inputs, MANY))
-        if not differ_in_examples(self._traced, more):
-            raise ArgumentError(NOT_A_SYMBOL)
-        return at_sizes(self._program, with_symbol(self._traced, more, symbol_of(inputs)))
 
     def entries(self) -> int:
         """Count the entries of all leaves."""
@@ -706,6 +684,16 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     whole = [name if stays else None for name, stays in zip(names, same, strict=True)]
     after = [None if size % count else name for name, size, count in zip(names, shape, parts, strict=True)]
     return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
+
+
+def check_shapes(tree: PyTree, expected: Mapping[str, tuple[int, ...]], how: str, hint: str = "") -> None:
+    """Raise unless a tree has the expected leaves, by path, with these shapes."""
+    given = {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()}
+    if given != expected:
+        path = next(path for path in [*expected, *given] if given.get(path) != expected.get(path))
+        raise ArgumentError(
+            f"tree: expected {path!r} {how} shape {expected.get(path)}, got {given.get(path)}{hint}"
+        )
 
 
 def check_arrays(tree: PyTree) -> None:

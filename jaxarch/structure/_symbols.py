@@ -19,6 +19,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxarch._internal.errors import ArgumentError
 from jaxarch._internal.trees import PyTree
+from jaxarch.structure._batches import differ_in_examples
 from jaxarch.structure._copies import copy_constants
 from jaxarch.structure._flow import Program, Step, inner, only_called
 from jaxarch.structure._tracing import traced
@@ -36,7 +37,7 @@ def is_symbolic(inputs: PyTree) -> bool:
     return bool(_symbols(inputs))
 
 
-def symbol_of(inputs: PyTree) -> Any:
+def _symbol_of(inputs: PyTree) -> Any:
     """Return the one symbol of some inputs.
 
     Raises:
@@ -54,11 +55,11 @@ def with_numbers(inputs: tuple[PyTree, ...], number: Any = 2) -> tuple[PyTree, .
     """Return the shapes of inputs with a number for the symbol; without symbols the inputs themselves.
 
     Raises:
-      ArgumentError: as in `symbol_of`.
+      ArgumentError: several symbols, or a term such as `2*b`.
     """
     if not is_symbolic(inputs):
         return inputs
-    symbol_of(inputs)
+    _symbol_of(inputs)
 
     def shape(leaf: Any) -> jax.ShapeDtypeStruct:
         sizes = [number if is_symbolic_dim(size) else size for size in jnp.shape(leaf)]
@@ -76,8 +77,30 @@ def check_any_number(function: Callable[..., Any], tree: PyTree, inputs: tuple[P
     Raises:
       ArgumentError: it does, or it cannot be traced with a symbol.
     """
-    (symbol,) = jax.export.symbolic_shape(str(symbol_of(inputs)))
+    (symbol,) = jax.export.symbolic_shape(str(_symbol_of(inputs)))
     traced(function, tree, *with_numbers(inputs, symbol))
+
+
+def at_any_number(
+    program: Program, two: ClosedJaxpr, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...]
+) -> Program:
+    """Return a followed program for inputs with a symbolic number of examples.
+
+    Args:
+      program: the program, followed for two examples.
+      two: its trace.
+      function: the function that was traced.
+      tree: its first argument.
+      inputs: the inputs with a symbol.
+
+    Raises:
+      ArgumentError: as in `check_any_number`; examples that meet; a program that depends on their number.
+    """
+    check_any_number(function, tree, inputs)
+    many, _ = traced(function, tree, *with_numbers(inputs, MANY))
+    if not differ_in_examples(two, many):
+        raise ArgumentError(NOT_A_SYMBOL)
+    return _at_sizes(program, _with_symbol(two, many, _symbol_of(inputs)))
 
 
 def _symbols(inputs: PyTree) -> dict[str, Any]:
@@ -85,7 +108,7 @@ def _symbols(inputs: PyTree) -> dict[str, Any]:
     return {str(size): size for size in sizes if is_symbolic_dim(size)}
 
 
-def with_symbol(two: ClosedJaxpr, many: ClosedJaxpr, symbol: Any) -> ClosedJaxpr:
+def _with_symbol(two: ClosedJaxpr, many: ClosedJaxpr, symbol: Any) -> ClosedJaxpr:
     """Return the program for a symbolic number of examples.
 
     Args:
@@ -117,10 +140,10 @@ def with_symbol(two: ClosedJaxpr, many: ClosedJaxpr, symbol: Any) -> ClosedJaxpr
 def _param(two: Any, many: Any, symbol: Any) -> Any:
     """Return a parameter of an equation: its programs and sizes may have examples."""
     if isinstance(two, ClosedJaxpr):
-        return with_symbol(two, many, symbol)
+        return _with_symbol(two, many, symbol)
     if isinstance(two, Jaxpr):
-        return with_symbol(ClosedJaxpr(two, ()), ClosedJaxpr(many, ()), symbol).jaxpr
-    if isinstance(two, tuple) and type(two) is tuple and len(two) == len(many):
+        return _with_symbol(ClosedJaxpr(two, ()), ClosedJaxpr(many, ()), symbol).jaxpr
+    if type(two) is tuple and len(two) == len(many):
         if all(isinstance(size, (int, np.integer)) for size in two):
             return _sizes(two, many, symbol)
         return tuple(_param(*each, symbol) for each in zip(two, many, strict=True))
@@ -132,7 +155,7 @@ def _sizes(two: Sequence[Any], many: Sequence[Any], symbol: Any) -> tuple[Any, .
     return tuple(size if size == beside else size // 2 * symbol for size, beside in pairs)
 
 
-def at_sizes(program: Program, closed: ClosedJaxpr) -> Program:
+def _at_sizes(program: Program, closed: ClosedJaxpr) -> Program:
     """Return a followed program with the equations of the same program for inputs of other sizes.
 
     Args:
@@ -145,7 +168,7 @@ def at_sizes(program: Program, closed: ClosedJaxpr) -> Program:
     steps = []
     for step, eqn in zip(program.steps, after.eqns, strict=True):
         assert step.eqn.primitive is eqn.primitive, (step.eqn, eqn)
-        called = [at_sizes(*each) for each in zip(step.programs, _called_by(eqn, step), strict=True)]
+        called = [_at_sizes(*each) for each in zip(step.programs, _called_by(eqn, step), strict=True)]
         steps.append(step._replace(eqn=eqn, programs=tuple(called)))
     whole = frozenset(other[var] for var in program.whole)
     return program._replace(closed=closed, steps=tuple(steps), whole=whole)

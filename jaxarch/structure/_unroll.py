@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxarch._internal.errors import ArgumentError, check_function
 from jaxarch._internal.trees import PyTree, check_distinct, named_leaves
 from jaxarch.structure._flow import CALLS, bind, inner, literal
-from jaxarch.structure._groups import check_arrays
+from jaxarch.structure._groups import check_arrays, check_shapes
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._tracing import traced
 
@@ -77,13 +77,9 @@ def unroll(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> tuple
     expected = {path: jnp.shape(leaf) for path, leaf in named_leaves(unrolled).items()}
 
     def run(tree: PyTree, *inputs: PyTree) -> Any:
-        given = {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()}
-        if given != expected:
-            path = next(path for path in [*expected, *given] if given.get(path) != expected.get(path))
-            raise ArgumentError(
-                f"tree: expected {path!r} with shape {expected.get(path)}, got {given.get(path)}; smaller "
-                "arrays need the function that `plan` or `shrink` returns"
-            )
+        check_shapes(
+            tree, expected, "with", "; smaller arrays need the function that `plan` or `shrink` returns"
+        )
         values = [
             tuple(value) if number in split else value
             for number, value in enumerate(structure.flatten_up_to(tree))
