@@ -62,6 +62,11 @@ TOGETHER = {
     "the first rows of a table": (lambda x: x * jnp.ones((100, 4))[: len(x), jnp.arange(4)], (4,)),
     "repeated examples": (lambda x: jnp.tile(x, (2, 1)), (4,)),
     "the first half, looked up": (lambda x: looked_up(x.reshape(-1, 4), (len(x), 4)), (2, 4)),
+    "the first half, at a computed place": (
+        lambda x: lax.dynamic_slice(x.reshape(-1, 4), (jnp.argmax(W[0]), 0), (len(x), 4)),
+        (2, 4),
+    ),
+    "more places for more examples": (lambda x: x[:, : len(x) + 1 : 2].sum(1), (12,)),
     "the first half, written": (lambda x: written(x.reshape(-1, 4), x[:, 0]), (2, 4)),
     "an example that is always the same, written": (lambda x: written(x, W[:1]), (4,)),
     "examples along another axis, written": (lambda x: written(x, x[:, :1].reshape(1, -1)), (100,)),

@@ -639,6 +639,17 @@ def test_what_does_nothing_for_few_examples_alone_is_not_exported_for_many():
         jax.export.export(jax.jit(small.function))(small.tree, jax.ShapeDtypeStruct((many, 1), jnp.float32))
 
 
+def test_a_copy_of_all_units_may_go():
+    params = drawn(a=(4, 8), b=(16, 3))
+    x = drawn(x=(3, 4))["x"]
+
+    def function(p, x):
+        return jnp.tile(jnp.tanh(x @ p["a"]), (1, 2)) @ p["b"]
+
+    small = jaxarch.structure.plan(function, params, x, kept={"b[0]": np.arange(2) < 1}).apply()
+    assert close(small.function(small.tree, x), jnp.tanh(x @ params["a"]) @ params["b"][:8], 1e-6)
+
+
 def test_a_loop_with_a_condition_for_each_example_is_cut():
     def function(p, x):
         def grown(row):

@@ -82,6 +82,7 @@ def test_each_layer_may_lose_other_units_and_more_of_them_than_the_next():
 
 ANOTHER_WAY = {
     "outside of the loop": lambda p, x: scan(p, x)[0] * jnp.square(p["in"]).sum(),
+    "by one of two programs": lambda p, x: scan(p, x)[0] + jax.jit(lambda p: p["in"].sum())(p),
     "whole in each layer": lambda p, x: scan(p, x, lambda x, w: layer(x, w) + p["in"].sum())[0],
 }
 
@@ -103,6 +104,17 @@ def test_the_unrolled_model_takes_lists_and_other_dtypes_and_returns_arrays():
     assert (outputs.dtype, flags.astype(int).tolist()) == (jnp.bfloat16, [1] * LAYERS)
 
 
+def test_a_loop_without_rounds_and_a_leaf_that_is_returned_stay_stacked():
+    def model(p, x):
+        rest = jax.lax.scan(lambda x, w: (x @ w, x), x, p["none"])
+        return scan(p, x)[0], rest, p["out"]
+
+    params = PARAMS | {"none": jnp.ones((0, 4, 4))}
+    function, tree = unroll(model, params, X)
+    assert (len(tree["in"]), tree["none"] is params["none"], tree["out"] is params["out"]) == (3, True, True)
+    jax.tree.map(np.testing.assert_array_equal, function(tree, X)[1], model(params, X)[1])
+
+
 def test_layers_of_a_scan_of_flax_are_unrolled_from_their_shapes_alone():
     class Block(nn.Module):
         @nn.compact
@@ -121,5 +133,7 @@ def test_what_cannot_be_unrolled_is_refused_in_one_line():
     function, tree = unroll(scan, PARAMS, X)
     with pytest.raises(ArgumentError, match=r"expected 'in/1' with shape \(4, 8\), got \(4, 7\)"):
         function(tree | {"in": (tree["in"][0], tree["in"][1][:, :7], tree["in"][2])}, X)
+    with pytest.raises(ArgumentError, match="two leaves have the same path"):
+        unroll(scan, PARAMS | {"in/0": X}, X)
     with pytest.raises(ArgumentError, match="function: expected a function"):
         jaxarch.structure.unroll(3, PARAMS, X)
