@@ -1,5 +1,6 @@
 """What users see, in one list: `jaxarch/__init__.py` loads each when it is first touched."""
 
+from . import calibration as calibration
 from . import certificates as certificates
 from . import io as io
 from . import keras as keras
@@ -32,6 +33,10 @@ from ._internal.trees import merge as merge
 from ._internal.trees import named_leaves as named_leaves
 from ._internal.trees import natural_order as natural_order
 from ._internal.trees import select as select
+from .calibration import Calibration as Calibration
+from .calibration import calibrate as calibrate
+from .calibration import reconstruct as reconstruct
+from .calibration import sparsegpt as sparsegpt
 from .certificates import Certificate as Certificate
 from .certificates import Prescription as Prescription
 from .certificates import certify as certify

@@ -43,6 +43,7 @@ from jaxarch._internal.trees import (
     restructured,
     select_floating,
 )
+from jaxarch.calibration._wanda import wanda
 from jaxarch.structure._paths import Sums, added, held_sums, open_sums
 from jaxarch.structure._tracing import traced
 from jaxarch.structure._unit_scores import activation, geometric_median
@@ -61,6 +62,7 @@ __all__ = [
     "snip",
     "synflow",
     "taylor",
+    "wanda",
 ]
 
 _SAME = "differentiate with respect to the same parameters"

@@ -38,6 +38,7 @@ PAGES = {
     "certificates": ("Certificates", ("certificates",)),
     "masks": ("Masks", ("masks",)),
     "saliency": ("Saliency", ("saliency",)),
+    "calibration": ("Calibration", ("calibration",)),
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Flax NNX models", ("nnx",)),
     "torch": ("PyTorch models", ("torch",)),

@@ -14,14 +14,15 @@ from jaxarch._internal.errors import ArgumentError, ResultWarning, is_traced
 from jaxarch._internal.trees import PyTree, map_selected, named_leaves, placed
 from jaxarch.masks import _findings as findings
 from jaxarch.masks._arithmetic import within as inside
-from jaxarch.masks._largest import Scope, check_scope, check_scores, rounded_counts
+from jaxarch.masks._largest import Scope, check_scope, check_scores, counts_kept, rounded_counts
+from jaxarch.masks._per_output import PerOutput
 from jaxarch.masks._units import Connections, Units, UnitsLike, as_units
 
 
 def keep(
     scores: PyTree,
     density: ArrayLike | Mapping[str, float] | None = None,
-    scope: Scope = "global",
+    scope: Scope | PerOutput = "global",
     units: UnitsLike = None,
     within: PyTree = None,
 ) -> PyTree:
@@ -59,7 +60,8 @@ def keep(
         of units, or the shares of the groups, by name. Leave it out for N:M, where it is N/M.
       scope: how the kept connections spread over leaves. `global` keeps the largest scores wherever they are;
         `layer` keeps the same density in every leaf, or group of units; `erk` uses `erk_densities`. Counts
-        are rounded by largest remainders, so that their sum is `round(d D)` in each case.
+        are rounded by largest remainders, so that their sum is `round(d D)` in each case. `PerOutput(inputs)`
+        keeps the same density for each output of each leaf; it works for single connections.
       units: connections that are kept together, ranked by the mean of their scores. `None` for single
         connections; `(4, 4)` for blocks of 4 inputs by 4 outputs (`Blocks`). `"2:4"` for 2 of every 4 inputs
         in a row of each output (`NOfM`), in leaves whose name and shape tell the axis of inputs. For neurons,
@@ -92,11 +94,19 @@ def keep(
       [[0, 1], [0, 1], [1, 0], [1, 0]]
     """
     check_scores(scores)
-    check_scope(scope)
     together = as_units(units).over(scores)
     values, left = together.score_within(scores, within)
-    counts = together.counts(values, density, scope)
-    kept = together.largest(values, counts, left)
+    if isinstance(scope, PerOutput):
+        if not isinstance(together, Connections):
+            raise ArgumentError("scope: PerOutput works only for single connections; leave `units` out")
+        if density is None:
+            raise ArgumentError("density: PerOutput needs one; give a fraction in (0, 1]")
+        counts = counts_kept(values, density, "global" if isinstance(density, Mapping) else "layer")
+        kept = scope.largest(values, counts, left)
+    else:
+        check_scope(scope)
+        counts = together.counts(values, density, scope)
+        kept = together.largest(values, counts, left)
     # By path: `find_mask` returns a dict by path, and a mask of a larger model has more leaves.
     before = None if within is None else placed(named_leaves(within), scores)
     mask = inside(together.spread(kept, scores), before)

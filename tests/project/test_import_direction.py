@@ -26,6 +26,7 @@ LIBRARY = [
     ["io"],
     ["run"],
     ["structure"],
+    ["calibration"],
     ["saliency"],
     ["theory"],
     ["optim"],
@@ -60,6 +61,7 @@ HEIGHT = {room: height for height, layer in enumerate(ORDER) for room in layer}
 
 MATHEMATICS = {
     "masks",
+    "calibration",
     "saliency",
     "spectral",
     "run",

@@ -1,0 +1,421 @@
+"""Moments of the inputs of a model's weights, streamed over batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError, check_callable, check_function, shown
+from jaxarch._internal.trees import PyTree, Where, check_distinct, named_leaves, placed, select
+from jaxarch.calibration._layouts import as_matrix
+from jaxarch.calibration._moments import of_lookup, of_product
+from jaxarch.calibration._uses import Use, find_uses
+from jaxarch.calibration._views import Places, Reading
+from jaxarch.structure._captures import run_recorded
+from jaxarch.structure._flow import Program, Step, follow, fresh
+from jaxarch.structure._tracing import traced
+
+Valid = Callable[[PyTree], Any]
+"""From a batch, which of its rows count: booleans for the first axes of the inputs of products."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Calibration:
+    """Moments of the inputs of a model's weights, as returned by `calibrate`.
+
+    It is a predicate on (path, leaf) and can be passed as `where`: it selects the weights whose inputs are
+    known. Tables that inputs look up are known, too, but only products make a leaf a weight.
+
+    Attributes:
+      left: by path, why the inputs of a leaf are not known.
+      examples: the number of batches.
+    """
+
+    left: Mapping[str, str]
+    batches: int
+    _uses: Mapping[Hashable, Use]
+    _moments: Mapping[Hashable, Any]
+    _shapes: Mapping[str, jax.ShapeDtypeStruct]
+
+    def __call__(self, path: str, leaf: Any = None) -> bool:
+        """Return whether a leaf is a weight whose inputs are known."""
+        return any(use.place is not None for use, _ in self._of(path))
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """By path, the axes of a weight along which its inputs lie, for `masks.PerOutput`.
+
+        All other axes are its outputs. A weight is left out if its products disagree, or if an axis holds
+        both inputs and outputs.
+        """
+        found = {}
+        for path in self._shapes:
+            if self(path) and (axes := self._inputs(path)) is not None:
+                found[path] = axes
+        return found
+
+    def squares(self, params: PyTree, selection: PyTree = None) -> PyTree:
+        """Return the sum of squared inputs of each connection, over all rows of all batches.
+
+        Args:
+          params: the parameters. Their values matter only where a model multiplies a weight by other
+            leaves, such as a mask: the factor counts as a factor of the input.
+          selection: leaves whose squares are wanted, and `None` for others; by default all.
+
+        Returns:
+          Arrays in the structure of the parameters, in float32 or wider, and `None` for leaves whose inputs
+          are not known. In a table, the number of times that an entry is looked up.
+
+        Raises:
+          ArgumentError: parameters of other shapes than the calibrated ones.
+        """
+        self.check_fits(params)
+        leaves = named_leaves(params)
+        wanted = [*leaves] if selection is None else [*named_leaves(selection)]
+        return placed({path: self._squares(path, leaves) for path in wanted if self._of(path)}, params)
+
+    def check_fits(self, params: PyTree) -> None:
+        """Raise unless parameters have the paths and shapes of the calibrated ones."""
+        shapes = {path: jnp.shape(leaf) for path, leaf in named_leaves(params).items()}
+        for path in [*self._shapes, *shapes]:
+            wanted = self._shapes[path].shape if path in self._shapes else None
+            if shapes.get(path) != wanted:
+                raise ArgumentError(
+                    f"params: expected shape {wanted} for {path!r}, as calibrated, got {shapes.get(path)}"
+                )
+
+    def shape(self, path: str) -> jax.ShapeDtypeStruct:
+        """Return the shape and dtype of a leaf."""
+        return self._shapes[path]
+
+    def read(self, path: str) -> list[tuple[np.ndarray, Array]]:
+        """Return how products read a leaf, with the second moments of their inputs.
+
+        Returns:
+          For each use, the places in the flattened leaf of its matrices' entries, -1 for entries of other
+          arrays; shape (blocks, inputs, outputs). And the second moments, shape (blocks, inputs, inputs).
+
+        Raises:
+          ArgumentError: a leaf whose entries are looked up, or multiplied by other arrays.
+        """
+        found = []
+        for use, moments in self._of(path):
+            if use.place is None or use.view.forms[path].scaled:
+                how = "inputs look it up" if use.place is None else "other arrays scale it"
+                raise ArgumentError(f"params: {path!r} is no matrix: {how}; leave it out with `where`")
+            places = np.asarray(_matrices(use, Places(self._shapes, path).of(use.view)))
+            products = moments.products
+            found.append((places.reshape(-1, *places.shape[-2:]), products.reshape(-1, *products.shape[-2:])))
+        return found
+
+    def _of(self, path: str) -> list[tuple[Use, Any]]:
+        if path in self.left:
+            return []
+        return [(use, self._moments[key]) for key, use in self._uses.items() if path in use.paths]
+
+    def _squares(self, path: str, leaves: Mapping[str, Any]) -> Array:
+        leaf = jnp.asarray(leaves[path], jnp.promote_types(leaves[path].dtype, jnp.float32))
+        return sum((_squares(use, moments, path, leaf, leaves) for use, moments in self._of(path)), 0 * leaf)
+
+    def _inputs(self, path: str) -> tuple[int, ...] | None:
+        outputs = [self._outputs(path, use) for use, _ in self._of(path) if use.place is not None]
+        return None if None in outputs or len({*outputs}) != 1 else outputs[0]
+
+    def _outputs(self, path: str, use: Use) -> tuple[int, ...] | None:
+        if use.view.forms[path].scaled:
+            return None
+        places = np.asarray(Places(self._shapes, path).of(use.view))
+        matrices = _matrices(use, places)
+        output = np.full(self._shapes[path].size, -1)
+        numbers = np.arange(matrices[..., :1, :].size).reshape(matrices[..., :1, :].shape)
+        there = matrices >= 0
+        output[matrices[there]] = np.broadcast_to(numbers, matrices.shape)[there]
+        output = output.reshape(self._shapes[path].shape)
+        axes = tuple(axis for axis in range(output.ndim) if (output == output.take([0], axis)).all())
+        rows = output.size // max(np.prod([output.shape[axis] for axis in axes], dtype=int), 1)
+        return axes if len(np.unique(output)) == rows else None
+
+
+def _squares(use: Use, moments: Any, path: str, leaf: Array, leaves: Mapping[str, Any]) -> Array:
+    """Return the squared inputs of a leaf's entries in one use."""
+    # Each entry of the view is `c` times an entry of the leaf: the sum of `c^2 x^2` over its entries.
+    _, along = jax.linearize(lambda of: Reading({**leaves, path: of}).of(use.view), leaf)
+    factors = along(jnp.ones_like(leaf))
+    at_view = moments if use.place is None else _spread(use, moments.squares, factors)
+    (squares,) = jax.linear_transpose(along, leaf)((factors * at_view).astype(factors.dtype))
+    return squares
+
+
+def _matrices(use: Use, factor: Any) -> Any:
+    """Return a view as matrices (..., blocks, inputs, outputs), with first axes for the rounds of loops."""
+    assert use.place is not None
+    function = functools.partial(as_matrix, use.step, use.place)
+    for _ in range(sum(use.view.varies)):
+        function = jax.vmap(function)
+    return function(factor)
+
+
+def _spread(use: Use, of_inputs: Array, factor: Array) -> Array:
+    """Give each entry of a view a number of its input."""
+    shape = jax.eval_shape(functools.partial(_matrices, use), factor)
+    spread = jnp.broadcast_to(of_inputs[..., None], shape.shape)
+    return jax.linear_transpose(functools.partial(_matrices, use), factor)(spread.astype(factor.dtype))[0]
+
+
+def calibrate(
+    function: Callable[[PyTree, PyTree], Any],
+    params: PyTree,
+    batches: Iterable[PyTree],
+    where: Where | None = None,
+    valid: Valid | None = None,
+) -> Calibration:
+    r"""Run a model on some batches, and sum up the inputs of each of its weights.
+
+        calibration = jaxarch.calibrate(apply, params, batches)
+        scores = jaxarch.saliency.wanda(params, calibration)
+
+    Products are found in the traced program, without hooks: dense layers, einsums, convolutions, experts by
+    `ragged_dot`, look-ups of embeddings; through calls, `vmap`, `scan`, `while` and `cond`. A weight may be
+    transposed, reshaped, cast, split, put beside others, or multiplied by a mask on its way to the product.
+    `Calibration.left` names the leaves that go another way.
+
+    Args:
+      function: `(params, batch) -> outputs`, jittable.
+      params: the parameters of a trained model.
+      batches: batches of examples. Each shape of a batch is compiled once.
+      where: the leaves to calibrate; by default all that enter a product or are looked up.
+      valid: `batch -> booleans`, for padded batches: of shape (examples, tokens), for instance. Rows of
+        products whose first axes, or whose first axis flattened, have another shape all count.
+
+    Returns:
+      The moments.
+
+    Raises:
+      ArgumentError: no batch; a function that cannot be traced; inputs that are NaN or infinite; a selected
+        leaf that enters no product.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {"in": jnp.ones((2, 3)), "out": jnp.ones((3, 1))}
+      >>> def apply(params, x):
+      ...     return jnp.tanh(x @ params["in"]) @ params["out"]
+      >>> calibration = jaxarch.calibrate(apply, params, [jnp.array([[1.0, 2.0], [3.0, 0.0]])])
+      >>> calibration.squares(params)["in"].tolist()  # 1 + 9 and 4 + 0, for each of 3 outputs
+      [[10.0, 10.0, 10.0], [4.0, 4.0, 4.0]]
+    """
+    return captured(function, params, batches, where, valid, with_products=False)
+
+
+def captured(
+    function: Callable[[PyTree, PyTree], Any],
+    params: PyTree,
+    batches: Iterable[PyTree],
+    where: Where | None = None,
+    valid: Valid | None = None,
+    *,
+    with_products: bool,
+) -> Calibration:
+    """Run a model on some batches, as `calibrate` does, with or without second moments between inputs."""
+    check_batches(batches)
+    if valid is not None:
+        check_callable("valid", valid, "batch")
+    wanted = None if where is None else {*named_leaves(select(params, where))}
+    run = _Stream(function, params, wanted, valid, with_products)
+    for batch in batches:
+        run.add(batch)
+    if not run.batches:
+        raise ArgumentError("batches: expected at least one, got none")
+    calibration = run.result()
+    for path in wanted or ():
+        if path in calibration.left:
+            raise ArgumentError(f"where: the inputs of {path!r} are not known: {calibration.left[path]}")
+    return calibration
+
+
+def bytes_of_products(
+    function: Callable[[PyTree, PyTree], Any], params: PyTree, batch: PyTree, valid: Valid | None
+) -> dict[str, int]:
+    """Return the bytes of the second moments between the inputs of each leaf's products, by path."""
+    return _Stream(function, params, None, valid, with_products=True).bytes_of_products(batch)
+
+
+def check_batches(batches: object) -> None:
+    """Raise unless `batches` is a list of batches, and not one batch."""
+    if hasattr(batches, "shape") or isinstance(batches, Mapping) or not isinstance(batches, Iterable):
+        raise ArgumentError(f"batches: expected a list of batches, got {shown(batches)}; give [batch]")
+
+
+def _shapes(params: PyTree) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the shapes of the parameters by path.
+
+    Raises:
+      ArgumentError: two leaves with one path; leaves that are no arrays.
+    """
+    check_distinct("params", params)
+    leaves = named_leaves(params)
+    for path, leaf in leaves.items():
+        if not hasattr(leaf, "dtype") or isinstance(leaf, jax.ShapeDtypeStruct):
+            raise ArgumentError(f"params: leaf {path!r} is no array; the model is run, got {shown(leaf)}")
+    return {path: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype) for path, leaf in leaves.items()}
+
+
+class _Program(NamedTuple):
+    """The program of a model for batches of one shape.
+
+    Attributes:
+      program: the program.
+      of_step: the wanted uses of leaves, by `id` of their step.
+      uses: the same, each once, in the order of the program.
+      missed: by path, why a use of a leaf is not followed.
+    """
+
+    program: Program
+    of_step: dict[int, Use]
+    uses: dict[Hashable, Use]
+    missed: dict[str, str]
+
+
+def _program(
+    function: Callable[[PyTree, PyTree], Any], params: PyTree, batch: PyTree, wanted: frozenset[str] | None
+) -> _Program:
+    """Trace a model, and find the uses of its leaves, of all or those that are wanted."""
+    closed, _ = traced(function, params, batch)
+    program = follow(closed, [fresh(var) for var in closed.jaxpr.invars])
+    found = find_uses(program, named_leaves(params))
+    of_step = {
+        step: use
+        for step, use in found.of_step.items()
+        if use.paths and (wanted is None or wanted.intersection(use.paths))
+    }
+    return _Program(program, of_step, {use.key: use for use in of_step.values()}, found.missed)
+
+
+@functools.partial(jax.jit, static_argnames=("function", "wanted", "valid", "with_products"))
+def _moments(
+    params: PyTree,
+    batch: PyTree,
+    *,
+    function: Callable[[PyTree, PyTree], Any],
+    wanted: frozenset[str] | None,
+    valid: Valid | None,
+    with_products: bool,
+) -> list[Any]:
+    """Run a model on a batch, and return the moments of each of its program's uses."""
+    of = _program(function, params, batch, wanted)
+    number = {key: index for index, key in enumerate(of.uses)}
+    counted = None if valid is None else jnp.asarray(valid(batch))
+
+    def record(step: Step, taken: list[Any], made: list[Any]) -> Any:
+        if id(step) not in of.of_step:
+            return None
+        use = of.of_step[id(step)]
+        if use.place is None:
+            return of_lookup(step, taken, counted)
+        return of_product(use, step, taken, counted, with_products)
+
+    inputs = [*jax.tree.leaves(params), *jax.tree.leaves(batch)]
+    stacked = {step: use.view.varies for step, use in of.of_step.items()}
+    sums: dict[int, Any] = {}
+    for step, moments in run_recorded(of.program, inputs, record, stacked)[1].items():
+        index = number[of.of_step[step].key]
+        sums[index] = _sum(sums[index], moments) if index in sums else moments
+    return [sums[index] for index in range(len(number))]
+
+
+class _Stream:
+    """Sums over batches of the moments of a model's inputs. Each shape of a batch has its own program."""
+
+    def __init__(
+        self,
+        function: Callable[[PyTree, PyTree], Any],
+        params: PyTree,
+        wanted: set[str] | None,
+        valid: Valid | None,
+        with_products: bool,
+    ) -> None:
+        self.batches = 0
+        self._function, self._params, self._shapes = function, params, _shapes(params)
+        self._wanted = None if wanted is None else frozenset(wanted)
+        self._valid, self._with_products = valid, with_products
+        self._programs: dict[Any, _Program] = {}
+        self._uses: dict[Hashable, Use] = {}
+        self._missed: dict[str, str] = {}
+        self._sums: dict[Hashable, Any] = {}
+
+    def add(self, batch: PyTree) -> None:
+        """Run the model on a batch, and add the moments."""
+        program = self._program(batch)
+        for key, of in zip(program.uses, self._run(batch), strict=True):
+            self._sums[key] = _added(self._sums[key], of) if key in self._sums else of
+        self.batches += 1
+
+    def bytes_of_products(self, batch: PyTree) -> dict[str, int]:
+        """Return the bytes of second moments that each leaf needs; nothing is run."""
+        uses = self._program(batch).uses.values()
+        found: dict[str, int] = {}
+        for use, moments in zip(uses, jax.eval_shape(self._run, batch), strict=True):
+            for path in use.paths if use.place is not None else ():
+                products = moments.products
+                found[path] = found.get(path, 0) + products.size * products.dtype.itemsize
+        return found
+
+    def result(self) -> Calibration:
+        """Return the sums.
+
+        Raises:
+          ArgumentError: sums that are NaN or infinite.
+        """
+        for key, use in self._uses.items():
+            sums = self._sums[key] if use.place is None else self._sums[key].squares
+            if not bool(jnp.isfinite(sums).all()):
+                raise ArgumentError(
+                    f"batches: inputs of {use.paths[0]!r} are NaN or infinite; look at the batches, "
+                    "and at the dtype of the model"
+                )
+        known = {path for use in self._uses.values() for path in use.paths}
+        left = {}
+        for path in self._shapes if self._wanted is None else sorted(self._wanted):
+            if path in self._missed or path not in known:
+                left[path] = self._missed.get(path, "no product or look-up reads it")
+        return Calibration(left, self.batches, self._uses, self._sums, self._shapes)
+
+    def _run(self, batch: PyTree) -> list[Any]:
+        return _moments(
+            self._params,
+            batch,
+            function=self._function,
+            wanted=self._wanted,
+            valid=self._valid,
+            with_products=self._with_products,
+        )
+
+    def _program(self, batch: PyTree) -> _Program:
+        """Return the program for batches of this shape, after checks of the function and the batch."""
+        leaves, structure = jax.tree.flatten(batch)
+        kind = structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        if kind not in self._programs:
+            check_function("function", self._function, self._params, batch)
+            valid = None if self._valid is None else jax.eval_shape(self._valid, batch)
+            if valid is not None and (getattr(valid, "dtype", None) != jnp.bool_ or not valid.ndim):
+                raise ArgumentError(
+                    f"valid: expected an array of booleans for each batch, got {shown(valid)}"
+                )
+            program = _program(self._function, self._params, batch, self._wanted)
+            self._programs[kind] = program
+            self._uses = {**program.uses, **self._uses}
+            self._missed = {**program.missed, **self._missed}
+        return self._programs[kind]
+
+
+def _sum(first: Any, second: Any) -> Any:
+    return jax.tree.map(jnp.add, first, second)
+
+
+_added = jax.jit(_sum, donate_argnums=0)

@@ -1,0 +1,242 @@
+"""SparseGPT: weights removed input by input, and the others moved to make up for it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.scipy.linalg import solve_triangular
+
+from jaxarch._internal.errors import ArgumentError, check_count, check_one_positive, shown
+from jaxarch._internal.trees import PyTree, Where, merge, named_leaves, placed, select_floating
+from jaxarch.calibration._calibrate import Valid, calibrate
+from jaxarch.calibration._matrices import MEMORY, Layer, layers_of, listed
+from jaxarch.masks._largest import counts_kept
+from jaxarch.masks._units import Connections, NOfM, UnitsLike, as_units
+
+
+def sparsegpt(
+    function: Callable[[PyTree, PyTree], Any],
+    params: PyTree,
+    batches: Iterable[PyTree],
+    density: float | Mapping[str, float] | None = None,
+    units: UnitsLike = None,
+    *,
+    where: Where | None = None,
+    valid: Valid | None = None,
+    damping: float = 0.01,
+    block: int = 128,
+    memory: int = MEMORY,
+) -> tuple[PyTree, PyTree]:
+    r"""Prune a trained model by a few batches, and move the weights that are left.
+
+    For each weight matrix, with inputs X and `H = X^T X + damping mean(diag(X^T X)) I`, inputs j are visited
+    in order. A removed weight w_j costs `w_j^2 / U_jj^2`, `H^{-1} = U^T U` with U upper triangular, and the
+    weights of the inputs after j change by `- w_j U_jk / U_jj`, the best answer to its removal. In each block
+    of inputs, the weights of the least cost are removed. E. Frantar and D. Alistarh, SparseGPT: Massive
+    language models can be accurately pruned in one-shot, 2023, algorithm 1.
+
+    Departures: inputs of a layer are those of the model as it is given, not of the layers pruned before it.
+    Counts are exact: each block keeps so many that the sum over blocks is `round(d D)`, where the authors
+    round in every block. U is computed by one Cholesky factorization of H in reverse order, in place of an
+    inverse and another. An input that is always 0 loses its weights first, as with the authors.
+
+    `reconstruct` with the mask moves the weights further, to the optimum of each layer.
+
+    Args:
+      function: `(params, batch) -> outputs`, jittable.
+      params: the parameters of a trained model.
+      batches: batches of examples, read once for each group of leaves that fit into `memory` together. With
+        fewer rows than inputs, `damping` decides how far weights move.
+      density: d, the share of connections that is kept in each leaf, in (0, 1], or by path.
+      units: `None` for single connections, or N:M along the inputs in their order, such as `"2:4"`.
+      where: the leaves that are pruned; by default all weights that products read.
+      valid: see `calibrate`.
+      damping: the share of the mean squared input that is added to each.
+      block: the number of inputs among which the mask is chosen together.
+      memory: bytes of second moments that are held at a time; at least those of one leaf are.
+
+    Returns:
+      The parameters, with zeros for removed connections, and the mask: booleans for pruned leaves, `None` for
+      others.
+
+    Raises:
+      ArgumentError: no batch; a density outside (0, 1], or one that does not fit N:M; a leaf whose inputs are
+        not known, or that is not read as matrices; inputs that are NaN or infinite.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> params = {"kernel": jnp.array([[1.0], [0.9], [-2.0]])}
+      >>> apply = lambda params, x: x @ params["kernel"]
+      >>> x = jax.random.normal(jax.random.key(0), (64, 1)) + jnp.zeros((1, 3))  # three times one input
+      >>> pruned, mask = jaxarch.sparsegpt(apply, params, [x], 1 / 3)
+      >>> mask["kernel"].ravel().tolist(), pruned["kernel"].ravel().round(2).tolist()
+      ([False, False, True], [0.0, 0.0, -0.11])
+    """
+    together = as_units(units)
+    if not isinstance(together, (Connections, NOfM)):
+        raise ArgumentError(f"units: expected single connections or N:M, got {shown(units)}")
+    check_one_positive("damping", damping)
+    check_count("block", block)
+    check_count("memory", memory)
+    batches = listed(batches)
+    if where is None:
+        where = calibrate(function, params, batches[:1], valid=valid)
+    selection = select_floating(params, where)
+    counts = _counts(selection, density, together)
+    weights, mask = {}, {}
+    for layer in layers_of(function, params, batches, selection, valid, memory):
+        made = [
+            _pruned(layer.path, values, matrix.products, count, damping, block, together)
+            for values, matrix, count in zip(
+                layer.parts(layer.leaf), layer.matrices, _shares(counts[layer.path], layer), strict=True
+            )
+        ]
+        weights[layer.path] = layer.joined([of for of, _ in made], layer.leaf.dtype)
+        mask[layer.path] = layer.joined([of for _, of in made], bool)
+    return merge(placed(weights, selection), params), placed(mask, selection)
+
+
+def _counts(selection: PyTree, density: Any, units: Connections | NOfM) -> dict[str, int]:
+    """Return how many connections each leaf keeps."""
+    leaves = named_leaves(selection)
+    if isinstance(units, NOfM):
+        units.counts(selection, density)
+        return {path: leaf.size * units.n // units.m for path, leaf in leaves.items()}
+    if density is None:
+        raise ArgumentError("density: expected a fraction in (0, 1], or units such as '2:4'; got None")
+    counts = counts_kept(selection, density, "global" if isinstance(density, Mapping) else "layer")
+    return dict(zip(leaves, map(int, counts), strict=True))
+
+
+def _shares(count: int, layer: Layer) -> list[np.ndarray]:
+    """Divide a leaf's count among the blocks of its matrices, in proportion to their sizes."""
+    sizes = [np.full(len(matrix.places), matrix.places[0].size) for matrix in layer.matrices]
+    ends = _rounded(np.cumsum(np.concatenate(sizes)) / np.size(layer.leaf) * count)
+    return np.split(np.diff(ends, prepend=0), np.cumsum([len(of) for of in sizes])[:-1])
+
+
+def _rounded(shares: np.ndarray) -> np.ndarray:
+    """Round halves up, so that no difference of neighbors is rounded by 1 or more."""
+    return np.floor(shares + 0.5).astype(np.int32)
+
+
+def _pruned(
+    path: str,
+    weights: Array,
+    products: Array,
+    counts: np.ndarray,
+    damping: float,
+    block: int,
+    units: Connections | NOfM,
+) -> tuple[Array, Array]:
+    """Prune matrices of shape (blocks, inputs, outputs), and return them with their masks."""
+    inputs = weights.shape[1]
+    if isinstance(units, NOfM):
+        if inputs % units.m:
+            raise ArgumentError(f"units: {units.m} does not divide the {inputs} inputs of {path!r}")
+        block = units.m * max(block // units.m, 1)
+    block = min(block, inputs)
+    # What each block of inputs keeps: the sums from the first block on are rounded, so that nothing is lost.
+    ends = np.minimum(np.arange(1, -(-inputs // block) + 1) * block, inputs) / inputs
+    kept = np.diff(_rounded(ends * counts[:, None]), prepend=0)
+    pattern = (units.n, units.m) if isinstance(units, NOfM) else None
+    return _all_blocks(weights.swapaxes(1, 2), products, jnp.asarray(kept), damping, block, pattern)
+
+
+@functools.partial(jax.jit, static_argnames=("block", "pattern"))
+def _all_blocks(
+    weights: Array, products: Array, kept: Array, damping: float, block: int, pattern: tuple[int, int] | None
+) -> tuple[Array, Array]:
+    """Prune each of several matrices, one after the other."""
+    one = functools.partial(_one, damping=damping, block=block, pattern=pattern)
+    made, mask = lax.map(lambda of: one(*of), (weights, products, kept))
+    return made.swapaxes(1, 2), mask.swapaxes(1, 2)
+
+
+def _one(
+    weights: Array,
+    products: Array,
+    kept: Array,
+    damping: float,
+    block: int,
+    pattern: tuple[int, int] | None,
+) -> tuple[Array, Array]:
+    """Prune a matrix of shape (outputs, inputs), block after block of inputs."""
+    outputs, inputs = weights.shape
+    missing = len(kept) * block - inputs
+    # The last block is filled with inputs that are always 0.
+    upper = _upper(jnp.pad(products, (0, missing)), damping)
+    is_dead = jnp.pad(jnp.diagonal(products) == 0, (0, missing), constant_values=True)
+    weights = jnp.where(is_dead, 0, jnp.pad(weights, ((0, 0), (0, missing))))
+
+    def step(weights: Array, at: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        start, count = at
+        own = lax.dynamic_slice_in_dim(weights, start, block, 1)
+        rows = lax.dynamic_slice_in_dim(upper, start, block, 0)
+        among = lax.dynamic_slice_in_dim(rows, start, block, 1)
+        there = start + jnp.arange(block) < inputs
+        chosen = _largest(own, among, count, there) if pattern is None else jnp.zeros(own.shape, bool)
+        made, mask, errors = _columns(own, among, chosen, pattern)
+        later = jnp.where(jnp.arange(weights.shape[1]) >= start + block, rows, 0)
+        weights = weights - jnp.matmul(errors, later, precision=lax.Precision.HIGHEST)
+        return weights, (made, mask)
+
+    starts = jnp.arange(len(kept)) * block
+    _, (made, mask) = lax.scan(step, weights, (starts, kept))
+
+    def beside(of: Array) -> Array:
+        return of.swapaxes(0, 1).reshape(outputs, -1)[:, :inputs]
+
+    return beside(made), beside(mask)
+
+
+def _upper(products: Array, damping: float) -> Array:
+    """Return the upper triangular U with `H^{-1} = U^T U`; an input that is always 0 stands alone in H."""
+    squares = jnp.diagonal(products)
+    mean = squares.mean()
+    mean = jnp.where(mean > 0, mean, 1)
+    damped = products / mean + jnp.diag(jnp.where(squares > 0, damping, 1))
+    # In reverse order, H = L L^T, and the inverse of L is U in reverse.
+    lower = jnp.linalg.cholesky(damped[::-1, ::-1])
+    inverse = solve_triangular(lower, jnp.eye(len(lower), dtype=lower.dtype), lower=True)
+    return inverse[::-1, ::-1] / jnp.sqrt(mean)
+
+
+def _largest(weights: Array, upper: Array, count: Array, there: Array) -> Array:
+    """Mark the weights of a block whose removal costs the most."""
+    costs = jnp.where(there, (weights / jnp.diagonal(upper)) ** 2, -jnp.inf)
+    rank = jnp.argsort(jnp.argsort(-costs.ravel()))
+    return (rank < count).reshape(costs.shape)
+
+
+def _columns(
+    weights: Array, upper: Array, mask: Array, pattern: tuple[int, int] | None
+) -> tuple[Array, Array, Array]:
+    """Remove the weights of a block, input after input; return the others, the mask and the errors.
+
+    N:M chooses the mask on the way, from the weights as they are when their M inputs begin.
+    """
+    n, m = pattern or (1, 1)
+    diagonal = jnp.diagonal(upper)
+
+    def choose(weights: Array, mask: Array, index: Array) -> Array:
+        own = lax.dynamic_slice_in_dim(weights, index, m, 1) / lax.dynamic_slice_in_dim(diagonal, index, m)
+        rank = jnp.argsort(jnp.argsort(-(own**2), axis=1), axis=1)
+        return lax.dynamic_update_slice_in_dim(mask, rank < n, index, 1)
+
+    def step(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:
+        weights, mask = carry
+        if pattern is not None:
+            mask = lax.cond(index % m == 0, choose, lambda weights, mask, index: mask, weights, mask, index)
+        removed = jnp.where(mask[:, index], 0, weights[:, index])
+        error = removed / diagonal[index]
+        return (weights - error[:, None] * upper[index], mask), error
+
+    (weights, mask), errors = lax.scan(step, (weights, mask), jnp.arange(weights.shape[1]))
+    return jnp.where(mask, weights, 0), mask, errors.T

@@ -1,0 +1,221 @@
+"""The products and look-ups in which a model's leaves meet its inputs, found in the traced program."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from jax.extend.core import Literal
+
+from jaxarch.calibration._layouts import has_rows
+from jaxarch.calibration._views import Form, View, applied, constant_view, leaf_view
+from jaxarch.structure._flow import PRODUCTS, Program, Step, literal
+from jaxarch.structure._scans import scan_counts
+from jaxarch.structure._tracing import passed_on
+
+_LOOKUPS = ("dynamic_slice", "gather")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Use:
+    """A view of leaves in a product with values that depend on the inputs, or in a look-up by them.
+
+    A program may use a view many times: as an unrolled loop does.
+
+    Attributes:
+      view: the view.
+      step: the first equation that uses it.
+      place: the place of the other factor among its inputs; `None` for a look-up.
+    """
+
+    view: View
+    step: Step
+    place: int | None
+
+    @property
+    def key(self) -> Hashable:
+        """The view and how it is used: equal for uses whose inputs are inputs of the same connections."""
+        names = ("dimension_numbers", "ragged_dot_dimension_numbers", "feature_group_count", "slice_sizes")
+        params = tuple(str(self.step.eqn.params.get(name)) for name in names)
+        return self.step.eqn.primitive.name, params, self.place, self.view.key
+
+    @property
+    def paths(self) -> list[str]:
+        """The leaves whose entries are followed into the view."""
+        return [path for path, form in self.view.forms.items() if not _why_not(form, self.place)]
+
+
+def _why_not(form: Form, place: int | None) -> str:
+    """Return why the inputs of a view's entries are no inputs of a leaf's entries; empty if they are."""
+    # Several inputs of one entry in one output are added: their squares alone say too little.
+    repeated = form.repeated and place is not None
+    return form.lost or ("its entries are repeated before they meet the inputs" if repeated else "")
+
+
+@dataclasses.dataclass
+class Uses:
+    """The uses of a program's leaves.
+
+    Attributes:
+      of_step: the use of each equation, by `id` of its step.
+      missed: by path, why a use of a leaf could not be followed.
+    """
+
+    of_step: dict[int, Use] = dataclasses.field(default_factory=dict)
+    missed: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def miss(self, reasons: Mapping[str, str]) -> None:
+        """Record why uses of leaves could not be followed, unless a reason is known or empty."""
+        for path, why in reasons.items():
+            if why:
+                self.missed.setdefault(path, why)
+
+
+def find_uses(program: Program, leaves: Mapping[str, Any]) -> Uses:
+    """Find all uses of a model's leaves, including calls, loops and branches.
+
+    Args:
+      program: a program made by `_flow.follow`, whose first inputs are the leaves.
+      leaves: the leaves by path, in this order, arrays or their shapes.
+    """
+    views: list[View | None] = [leaf_view(path, leaf) for path, leaf in leaves.items()]
+    uses = Uses()
+    _walk(program, [*views, *[None] * (len(program.inputs) - len(views))], 0, uses)
+    return uses
+
+
+_Views = list[View | None]
+"""Views; `None` for values that depend on the inputs."""
+
+
+def _walk(program: Program, inputs: Sequence[View | None], depth: int, uses: Uses) -> _Views:
+    """Find the uses in a program inside some loops, and return the views among its outputs."""
+    jaxpr = program.closed.jaxpr
+    consts = [constant_view(value, depth) for value in program.closed.consts]
+    known: dict[Any, View | None] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> View | None:
+        return constant_view(literal(atom), depth) if isinstance(atom, Literal) else known[atom]
+
+    for step in program.steps:
+        made = _step(step, [read(atom) for atom in step.eqn.invars], depth, uses)
+        known.update(zip(step.eqn.outvars, made, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _step(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
+    name = step.eqn.primitive.name
+    if step.called:
+        return _walk(step.called, taken, depth, uses)
+    with_programs = {"scan": _scan, "while": _while, "cond": _cond}
+    if name in with_programs:
+        return with_programs[name](step, taken, depth, uses)
+    views = [view for view in taken if view is not None]
+    if len(views) == len(taken) and not step.programs:
+        return [*applied(step.eqn, views, depth)]
+    _note(step, taken, uses)
+    return [None] * len(step.eqn.outvars)
+
+
+def _note(step: Step, taken: _Views, uses: Uses) -> None:
+    """Record the uses of leaves in an equation that depends on the inputs."""
+    name, place, view = step.eqn.primitive.name, None, None
+    if name in (*PRODUCTS, "ragged_dot_general") and None in taken[:2]:
+        place = taken.index(None)
+        view = taken[1 - place] if has_rows(step, place) else None
+    elif name in _LOOKUPS:
+        view = taken[0]
+    if view is None:
+        _miss(taken, f"it meets the inputs in {name!r}", uses)
+        return
+    uses.of_step[id(step)] = Use(view, step, place)
+    uses.miss({path: _why_not(form, place) for path, form in view.forms.items()})
+
+
+def _miss(views: Sequence[View | None], why: str, uses: Uses) -> None:
+    """Record that all leaves of some views are used in a way that is not followed."""
+    for view in views:
+        uses.miss({path: form.lost or why for path, form in view.forms.items()} if view else {})
+
+
+# Loops and branches ----------------------------------------------------------------------------------
+
+
+def _scan(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
+    """Walk a scan's body: constants are whole in each round, and rows vary from round to round."""
+    (body,) = step.programs
+    consts, carries = scan_counts(step.eqn)
+    before = [view and view.inside(varies=number >= consts + carries) for number, view in enumerate(taken)]
+    inside, made = _repeated(body, before, range(consts, consts + carries), depth, uses)
+    _take(uses, inside)
+    outside = [view and dataclasses.replace(view, varies=view.varies[:-1]) for view in made]
+    # An output that is equal in all rounds would have to be repeated.
+    rows = [
+        of and (of if view and view.varies[-1] else of.lost("a loop repeats it"))
+        for of, view in zip(outside[carries:], made[carries:], strict=True)
+    ]
+    return [*outside[:carries], *rows]
+
+
+def _while(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
+    condition, body = step.programs
+    of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
+    views = [view and view.inside(varies=False) for view in taken]
+    rest = views[of_condition:]
+    inside, made = _repeated(body, rest, range(of_body, len(rest)), depth, uses)
+    _take(uses, inside)
+    ignored = Uses()
+    _walk(condition, [*views[:of_condition], *made], depth + 1, ignored)
+    for use in ignored.of_step.values():
+        _miss([use.view], "the condition of a loop reads it", uses)
+    _take(uses, Uses(missed=ignored.missed))
+    return [view and dataclasses.replace(view, varies=view.varies[:-1]) for view in made]
+
+
+def _repeated(body: Program, before: _Views, carried: range, depth: int, uses: Uses) -> tuple[Uses, _Views]:
+    """Walk the body of a loop until the views that it carries stay the same.
+
+    Returns:
+      The uses in the body, and its outputs; a carried leaf that a round changes is lost.
+    """
+    inputs, same = list(before), passed_on(body.closed)
+    while True:
+        inside = Uses()
+        made = _walk(body, inputs, depth + 1, inside)
+        again = False
+        for number, index in enumerate(carried):
+            view, after = inputs[index], made[number]
+            if view is None or same[number] == index:
+                made[number] = view
+            elif after is None:
+                _miss([view], "a loop carries it and changes it", uses)
+                inputs[index], again = None, True
+            else:
+                lost = after.lost("a loop carries it and changes it")
+                known = set(view.forms) >= set(after.forms) and all(of.lost for of in view.forms.values())
+                if not known:
+                    forms = {**view.lost("a loop carries it and changes it").forms, **lost.forms}
+                    inputs[index], again = dataclasses.replace(view, forms=forms), True
+                made[number] = inputs[index]
+        if not again:
+            return inside, made
+
+
+def _cond(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
+    """Walk all branches; what they return is followed if it is the same in all of them."""
+    made = [_walk(program, taken[1:], depth, uses) for program in step.programs]
+    outputs: _Views = []
+    for views in zip(*made, strict=True):
+        if all(view is not None and view is views[0] for view in views):
+            outputs.append(views[0])
+            continue
+        _miss(views, "a branch chooses it", uses)
+        outputs.append(None)
+    return outputs
+
+
+def _take(uses: Uses, inside: Uses) -> None:
+    uses.of_step |= inside.of_step
+    uses.missed = {**inside.missed, **uses.missed}
