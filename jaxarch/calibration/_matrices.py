@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.errors import ArgumentError, ResultWarning
 from jaxarch._internal.trees import PyTree, named_leaves
 from jaxarch.calibration._calibrate import (
     Calibration,
@@ -24,16 +25,20 @@ MEMORY = 2**30
 """Bytes of second moments that are held at a time, unless one leaf alone needs more."""
 
 
+_REMEDY = "; leave it out with `where`"
+
+
 class Matrix(NamedTuple):
     """A leaf, or a part of it, as its products read it.
 
     Attributes:
       places: the place in the flattened leaf of each weight, shape (blocks, inputs, outputs).
-      products: second moments of the inputs, `sum x x^T`, shape (blocks, inputs, inputs).
+      products: second moments of the inputs, `sum x x^T`, shape (blocks, inputs, inputs); `None` if they were
+        not summed up.
     """
 
     places: np.ndarray
-    products: Array
+    products: Any
 
 
 class Layer(NamedTuple):
@@ -74,7 +79,8 @@ def matrices_of(calibration: Calibration, path: str) -> list[Matrix]:
         new = _own_part(path, places, products)
         for index, one in enumerate(found):
             if one.places.shape == new.places.shape and (one.places == new.places).all():
-                found[index] = one._replace(products=one.products + new.products)
+                if one.products is not None and new.products is not None:
+                    found[index] = one._replace(products=one.products + new.products)
                 break
         else:
             found.append(new)
@@ -87,18 +93,18 @@ def matrices_of(calibration: Calibration, path: str) -> list[Matrix]:
     return found
 
 
-def _own_part(path: str, places: np.ndarray, products: Array) -> Matrix:
+def _own_part(path: str, places: np.ndarray, products: Array | None) -> Matrix:
     """Return the part of a matrix that consists of a leaf's entries: other leaves may lie beside it."""
     own = places >= 0
     blocks, inputs, outputs = (np.flatnonzero(own.any(axes)) for axes in ((1, 2), (0, 2), (0, 1)))
     part = places[np.ix_(blocks, inputs, outputs)]
     if (part < 0).any():
         raise _unread(path, "other leaves lie among its entries")
-    return Matrix(part, products[blocks][:, inputs][:, :, inputs])
+    return Matrix(part, None if products is None else products[blocks][:, inputs][:, :, inputs])
 
 
 def _unread(path: str, why: str) -> ArgumentError:
-    return ArgumentError(f"params: {path!r} cannot be solved for: {why}; leave it out with `where`")
+    return ArgumentError(f"params: {path!r} cannot be solved for: {why}{_REMEDY}")
 
 
 def layers_of(
@@ -126,6 +132,24 @@ def layers_of(
         )
         for path in paths:
             yield Layer(path, leaves[path], matrices_of(calibration, path))
+
+
+def solvable(
+    function: Callable[[PyTree, PyTree], Any], params: PyTree, batch: PyTree, valid: Valid | None
+) -> Callable[[str, Any], bool]:
+    """Return a predicate that selects all weights that products read as matrices; warn of the others."""
+    calibration = captured(function, params, [batch], None, valid, with_products=False)
+    found = []
+    for path, leaf in named_leaves(params).items():
+        try:
+            if calibration(path, leaf):
+                matrices_of(calibration, path)
+                found.append(path)
+        except ArgumentError as error:
+            warnings.warn(
+                f"{str(error).removesuffix(_REMEDY)}; it stays as it is", ResultWarning, stacklevel=3
+            )
+    return lambda path, leaf: path in found
 
 
 def _groups(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxarch.calibration._layouts import rows_of
+from jaxarch.calibration._layouts import further_axes, rows_of, shape_of_rows
 from jaxarch.calibration._uses import Use
 from jaxarch.structure._flow import Step, bind, shape_of
 
@@ -37,7 +37,8 @@ def of_product(use: Use, step: Step, taken: list[Any], valid: Any, with_products
       with_products: whether second moments between inputs are wanted.
     """
     assert use.place is not None
-    values, counted, shape = rows_of(step, use.place, taken)
+    values, counted = rows_of(step, use.place, taken)
+    shape = shape_of_rows(step, use.place)
     if (of_rows := valid_rows(valid, shape)) is not None:
         counted = of_rows if counted is None else counted & of_rows
     if counted is None:
@@ -62,19 +63,9 @@ def _weighted(rows: Array, weights: Array) -> Array:
 
 
 def valid_rows(valid: Any, shape: tuple[int, ...]) -> Array | None:
-    """Return which rows are valid, shape (1, rows), given booleans for their first axes.
-
-    The axes of the booleans may be one axis of the rows, flattened. `None` if the shapes do not fit.
-    """
-    if valid is None:
-        return None
-    if shape[: valid.ndim] == valid.shape:
-        further = shape[valid.ndim :]
-    elif shape and shape[0] == valid.size:
-        further = shape[1:]
-    else:
-        return None
-    return jnp.repeat(valid.reshape(-1), math.prod(further))[None]
+    """Return which rows are valid, shape (1, rows), given booleans for their first axes; `None` for all."""
+    further = None if valid is None else further_axes(valid.shape, shape)
+    return None if further is None else jnp.repeat(valid.reshape(-1), math.prod(further))[None]
 
 
 def of_lookup(step: Step, taken: list[Any], valid: Any) -> Array:

@@ -12,10 +12,10 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-from jaxarch._internal.errors import ArgumentError, check_count, check_one_positive, shown
+from jaxarch._internal.errors import ArgumentError, check_concrete, check_count, check_one_positive, shown
 from jaxarch._internal.trees import PyTree, Where, merge, named_leaves, placed, select_floating
-from jaxarch.calibration._calibrate import Valid, calibrate
-from jaxarch.calibration._matrices import MEMORY, Layer, layers_of, listed
+from jaxarch.calibration._calibrate import Valid
+from jaxarch.calibration._matrices import MEMORY, Layer, layers_of, listed, solvable
 from jaxarch.masks._largest import counts_kept
 from jaxarch.masks._units import Connections, NOfM, UnitsLike, as_units
 
@@ -55,7 +55,8 @@ def sparsegpt(
         fewer rows than inputs, `damping` decides how far weights move.
       density: d, the share of connections that is kept in each leaf, in (0, 1], or by path.
       units: `None` for single connections, or N:M along the inputs in their order, such as `"2:4"`.
-      where: the leaves that are pruned; by default all weights that products read.
+      where: the leaves that are pruned. By default all weights; a `ResultWarning` names those that stay, such
+        as an embedding that is the head, too.
       valid: see `calibrate`.
       damping: the share of the mean squared input that is added to each.
       block: the number of inputs among which the mask is chosen together.
@@ -75,19 +76,19 @@ def sparsegpt(
       >>> apply = lambda params, x: x @ params["kernel"]
       >>> x = jax.random.normal(jax.random.key(0), (64, 1)) + jnp.zeros((1, 3))  # three times one input
       >>> pruned, mask = jaxarch.sparsegpt(apply, params, [x], 1 / 3)
-      >>> mask["kernel"].ravel().tolist(), pruned["kernel"].ravel().round(2).tolist()
-      ([False, False, True], [0.0, 0.0, -0.11])
+      >>> mask["kernel"].ravel().tolist(), pruned["kernel"].ravel().round(1)  # 1 + 0.9 - 2
+      ([False, False, True], Array([ 0. ,  0. , -0.1], dtype=float32))
     """
     together = as_units(units)
     if not isinstance(together, (Connections, NOfM)):
         raise ArgumentError(f"units: expected single connections or N:M, got {shown(units)}")
+    check_concrete("density", density)
     check_one_positive("damping", damping)
     check_count("block", block)
     check_count("memory", memory)
-    batches = listed(batches)
-    if where is None:
-        where = calibrate(function, params, batches[:1], valid=valid)
-    selection = select_floating(params, where)
+    damping, batches = float(damping), listed(batches)
+    chosen = solvable(function, params, batches[0], valid) if where is None else where
+    selection = select_floating(params, chosen)
     counts = _counts(selection, density, together)
     weights, mask = {}, {}
     for layer in layers_of(function, params, batches, selection, valid, memory):
@@ -171,9 +172,10 @@ def _one(
     outputs, inputs = weights.shape
     missing = len(kept) * block - inputs
     # The last block is filled with inputs that are always 0.
-    upper = _upper(jnp.pad(products, (0, missing)), damping)
+    mean = jnp.diagonal(products).mean()
+    upper = _upper(jnp.pad(products, (0, missing)), jnp.where(mean > 0, mean, 1), damping)
     is_dead = jnp.pad(jnp.diagonal(products) == 0, (0, missing), constant_values=True)
-    weights = jnp.where(is_dead, 0, jnp.pad(weights, ((0, 0), (0, missing))))
+    weights = jnp.where(is_dead[None], 0, jnp.pad(weights, ((0, 0), (0, missing))))
 
     def step(weights: Array, at: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         start, count = at
@@ -183,7 +185,7 @@ def _one(
         there = start + jnp.arange(block) < inputs
         chosen = _largest(own, among, count, there) if pattern is None else jnp.zeros(own.shape, bool)
         made, mask, errors = _columns(own, among, chosen, pattern)
-        later = jnp.where(jnp.arange(weights.shape[1]) >= start + block, rows, 0)
+        later = jnp.where((jnp.arange(weights.shape[1]) >= start + block)[None], rows, 0)
         weights = weights - jnp.matmul(errors, later, precision=lax.Precision.HIGHEST)
         return weights, (made, mask)
 
@@ -196,12 +198,9 @@ def _one(
     return beside(made), beside(mask)
 
 
-def _upper(products: Array, damping: float) -> Array:
+def _upper(products: Array, mean: Array, damping: float) -> Array:
     """Return the upper triangular U with `H^{-1} = U^T U`; an input that is always 0 stands alone in H."""
-    squares = jnp.diagonal(products)
-    mean = squares.mean()
-    mean = jnp.where(mean > 0, mean, 1)
-    damped = products / mean + jnp.diag(jnp.where(squares > 0, damping, 1))
+    damped = products / mean + jnp.diag(jnp.where(jnp.diagonal(products) > 0, damping, 1))
     # In reverse order, H = L L^T, and the inverse of L is U in reverse.
     lower = jnp.linalg.cholesky(damped[::-1, ::-1])
     inverse = solve_triangular(lower, jnp.eye(len(lower), dtype=lower.dtype), lower=True)
@@ -210,7 +209,7 @@ def _upper(products: Array, damping: float) -> Array:
 
 def _largest(weights: Array, upper: Array, count: Array, there: Array) -> Array:
     """Mark the weights of a block whose removal costs the most."""
-    costs = jnp.where(there, (weights / jnp.diagonal(upper)) ** 2, -jnp.inf)
+    costs = jnp.where(there[None], (weights / jnp.diagonal(upper)[None]) ** 2, -jnp.inf)
     rank = jnp.argsort(jnp.argsort(-costs.ravel()))
     return (rank < count).reshape(costs.shape)
 
@@ -226,7 +225,8 @@ def _columns(
     diagonal = jnp.diagonal(upper)
 
     def choose(weights: Array, mask: Array, index: Array) -> Array:
-        own = lax.dynamic_slice_in_dim(weights, index, m, 1) / lax.dynamic_slice_in_dim(diagonal, index, m)
+        own = lax.dynamic_slice_in_dim(weights, index, m, 1)
+        own /= lax.dynamic_slice_in_dim(diagonal, index, m)[None]
         rank = jnp.argsort(jnp.argsort(-(own**2), axis=1), axis=1)
         return lax.dynamic_update_slice_in_dim(mask, rank < n, index, 1)
 
@@ -236,7 +236,7 @@ def _columns(
             mask = lax.cond(index % m == 0, choose, lambda weights, mask, index: mask, weights, mask, index)
         removed = jnp.where(mask[:, index], 0, weights[:, index])
         error = removed / diagonal[index]
-        return (weights - error[:, None] * upper[index], mask), error
+        return (weights - error[:, None] * upper[index][None], mask), error
 
     (weights, mask), errors = lax.scan(step, (weights, mask), jnp.arange(weights.shape[1]))
     return jnp.where(mask, weights, 0), mask, errors.T

@@ -32,7 +32,7 @@ _FEW = 64
 
 
 class Form(NamedTuple):
-    """How the entries of an array depend on a leaf.
+    """Dependence of an array's entries on a leaf.
 
     Attributes:
       lost: why they are no longer entries of the leaf, each times a factor plus a number; empty if they are.

@@ -20,7 +20,7 @@ Record = Callable[[Step, list[Any], list[Any]], PyTree]
 """From a step, its inputs and its outputs, what is recorded; `None` for nothing."""
 
 Records = dict[int, PyTree]
-"""What was recorded, by `id` of the step."""
+"""Recorded values, by `id` of the step."""
 
 
 def run_recorded(

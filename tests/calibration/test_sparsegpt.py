@@ -1,0 +1,162 @@
+"""SparseGPT, beside its algorithm written out in double precision."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxarch
+
+BLOCK, DAMPING = 8, 0.01
+
+
+def reference(weights, x, counts, pattern=None):
+    """Prune a matrix (inputs, outputs) by algorithm 1, each block to the next of some counts."""
+    w = weights.T.astype(float)
+    h = x.T.astype(float) @ x
+    h += DAMPING * np.diag(h).mean() * np.eye(len(h))
+    upper = np.linalg.cholesky(np.linalg.inv(h)).T
+    mask, counts = np.zeros(w.shape, bool), iter(counts)
+    for start in range(0, w.shape[1], BLOCK):
+        end = min(start + BLOCK, w.shape[1])
+        costs = (w / np.diag(upper)) ** 2
+        if pattern is None:
+            order = np.argsort(-costs[:, start:end], axis=None, kind="stable")
+            mask[:, start:end].flat[order[: next(counts)]] = True
+        for j in range(start, end):
+            if pattern is not None and j % pattern[1] == 0:
+                these = (w / np.diag(upper))[:, j : j + pattern[1]] ** 2
+                mask[:, j : j + pattern[1]] = np.argsort(np.argsort(-these, axis=1), axis=1) < pattern[0]
+            error = np.where(mask[:, j], 0, w[:, j]) / upper[j, j]
+            w[:, j:] -= np.outer(error, upper[j, j:])
+    return np.where(mask, w, 0).T, mask.T
+
+
+def error(weights, pruned, x):
+    return float(((x.astype(float) @ (np.asarray(weights, float) - pruned)) ** 2).sum())
+
+
+@functools.cache
+def given(inputs=20, outputs=6, rows=64):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, inputs)) @ rng.normal(size=(inputs, inputs))
+    return jnp.asarray(rng.normal(size=(inputs, outputs)), jnp.float32), x.astype(np.float32)
+
+
+def apply(params, x):
+    return x @ params["w"]
+
+
+def pruned(density=None, units=None, **shape):
+    weights, x = given(**shape)
+    made, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x[:20], x[20:]], density, units, block=BLOCK)
+    return weights, x, np.asarray(made["w"]), np.asarray(mask["w"])
+
+
+def test_it_is_algorithm_1():
+    weights, x, made, mask = pruned(0.5)
+    # 60 of 120 weights, over blocks of 8, 8 and 4 inputs of 6 outputs.
+    expected, expected_mask = reference(np.asarray(weights), x, [24, 24, 12])
+    assert (mask == expected_mask).all()
+    np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-3)
+    assert error(weights, made, x) == pytest.approx(error(weights, expected, x), rel=0.01)
+
+
+def test_n_of_m_is_chosen_on_the_way():
+    weights, x, made, mask = pruned(units="2:4")
+    expected, expected_mask = reference(np.asarray(weights), x, [], (2, 4))
+    assert (mask == expected_mask).all() and (mask.reshape(5, 4, 6).sum(1) == 2).all()
+    np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("density", [0.03, 0.305, 0.99, 1.0])
+def test_counts_are_exact(density):
+    _, _, made, mask = pruned(density)
+    assert mask.sum() == round(density * 120)
+    assert (made[~mask] == 0).all()
+
+
+def test_the_others_make_up_for_removed_weights():
+    weights, x, made, _ = pruned(0.5)
+    scores = jnp.abs(weights)
+    by_size = np.where(jaxarch.masks.keep({"w": scores}, 0.5)["w"], weights, 0)
+    assert error(weights, made, x) < 0.6 * error(weights, by_size, x)
+
+
+def test_with_fewer_rows_than_inputs_it_stays_finite():
+    _, _, made, mask = pruned(0.5, rows=15)
+    assert np.isfinite(made).all() and mask.sum() == 60
+
+
+def test_inputs_that_are_always_0_lose_their_weights_first():
+    weights, x = given()
+    x = x.copy()
+    x[:, :4] = 0
+    _, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x], 0.8, block=20)
+    assert not mask["w"][:4].any() and mask["w"].sum() == 96
+
+
+@functools.cache
+def stacked():
+    rng = np.random.default_rng(1)
+    layers = jnp.asarray(rng.normal(size=(3, 12, 12)) / 4, jnp.float32)
+    return layers, jnp.asarray(rng.normal(size=(40, 12)), jnp.float32)
+
+
+def test_layers_of_a_scan_are_pruned_like_single_layers():
+    layers, x = stacked()
+
+    def scanned(params, x):
+        return jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, params["w"])[0]
+
+    def single(params, x):
+        for w in params.values():
+            x = jnp.tanh(x @ w)
+        return x
+
+    together, _ = jaxarch.sparsegpt(scanned, {"w": layers}, [x], 0.5, block=BLOCK)
+    alone, _ = jaxarch.sparsegpt(single, dict(zip("abc", layers, strict=True)), [x], 0.5, block=BLOCK)
+    np.testing.assert_allclose(together["w"], jnp.stack(list(alone.values())), rtol=1e-4, atol=1e-5)
+
+
+def test_little_memory_changes_nothing():
+    layers, x = stacked()
+
+    def model(params, x):
+        return jnp.tanh(x @ params["a"]) @ params["b"]
+
+    params = {"a": layers[0], "b": layers[1]}
+    first, _ = jaxarch.sparsegpt(model, params, [x], 0.5)
+    second, _ = jaxarch.sparsegpt(model, params, [x], 0.5, memory=1)
+    assert jax.tree.all(jax.tree.map(lambda one, other: (one == other).all(), first, second))
+
+
+def test_an_embedding_that_is_the_head_too_stays_and_is_named():
+    rng = np.random.default_rng(2)
+    params = {"table": jnp.asarray(rng.normal(size=(8, 4)), jnp.float32), "w": given()[0][:4, :4]}
+
+    def model(params, tokens):
+        return (params["table"][tokens] @ params["w"]) @ params["table"].T
+
+    with pytest.warns(jaxarch.ResultWarning, match="'table' is no matrix: inputs look it up; it stays"):
+        made, mask = jaxarch.sparsegpt(model, params, [jnp.arange(8)], 0.5)
+    assert mask["table"] is None and (made["table"] == params["table"]).all()
+
+
+@pytest.mark.parametrize(
+    ("given_as", "message"),
+    [
+        ({"density": 1.5}, "density: expected a number in \\(0, 1\\]"),
+        ({}, "density: expected a fraction in \\(0, 1\\], or units"),
+        ({"units": "3:8"}, "units: 8 does not divide the 20 inputs of 'w'"),
+        ({"units": (4, 4)}, "units: expected single connections or N:M"),
+        ({"density": 0.5, "damping": 0.0}, "damping"),
+        ({"density": 0.5, "where": "v"}, "where: no leaf is selected by 'v'"),
+    ],
+)
+def test_bad_arguments_are_refused(given_as, message):
+    weights, x = given()
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        jaxarch.sparsegpt(apply, {"w": weights}, [x], **given_as)
