@@ -41,11 +41,15 @@ def start():
     }
 
 
-def loss(params, x, y):
+def outputs(params, x):
     hidden = jnp.tanh(x @ params["hidden"])
     if getattr(jax.typeof(hidden).sharding.mesh, "axis_types", ()) == (AxisType.Explicit,) * 2:
         hidden = jax.sharding.reshard(hidden, P("data", None))
-    return jnp.mean((hidden @ params["head"] - y) ** 2)
+    return hidden @ params["head"]
+
+
+def loss(params, x, y):
+    return jnp.mean((outputs(params, x) - y) ** 2)
 
 
 def descended(tx, params, x, y):
@@ -124,7 +128,11 @@ def in_nnx(params, x, y):
     return {path: score[...] for path, score in model.scores.items()}, nnx.to_pure_dict(model.mask(0.5))
 
 
-PARTS = {"held": held, "changing": changing, "learned": learned, "in NNX": in_nnx}
+def calibrated(params, x, y):
+    return jaxarch.sparsegpt(outputs, params, [x], 0.5)
+
+
+PARTS = {"held": held, "changing": changing, "learned": learned, "in NNX": in_nnx, "calibrated": calibrated}
 
 
 def main():

@@ -26,6 +26,7 @@ from jaxarch.calibration._layouts import as_matrix, further_axes, shape_of_rows
 from jaxarch.calibration._moments import of_lookup, of_product
 from jaxarch.calibration._uses import Use, find_uses
 from jaxarch.calibration._views import Places, Reading
+from jaxarch.masks._sharding import automatic
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._flow import Program, Step, follow, fresh
 from jaxarch.structure._network_function import check_arrays_given
@@ -134,7 +135,13 @@ class Calibration:
 
     def _squares(self, path: str, leaves: Mapping[str, Any]) -> Array:
         leaf = jnp.asarray(leaves[path], jnp.promote_types(leaves[path].dtype, jnp.float32))
-        return sum((_squares(use, moments, path, leaf, leaves) for use, moments in self._of(path)), 0 * leaf)
+
+        def squares(leaf: Array, leaves: Mapping[str, Any], moments: list[Any]) -> Array:
+            uses = [use for use, _ in self._of(path)]
+            pairs = zip(uses, moments, strict=True)
+            return sum((_squares(use, of, path, leaf, leaves) for use, of in pairs), jnp.zeros_like(leaf))
+
+        return automatic(squares, leaf, leaves, [of for _, of in self._of(path)], like=leaf)
 
     def _inputs(self, path: str) -> tuple[int, ...] | None:
         outputs = [self._outputs(path, use) for use, _ in self._of(path) if use.place is not None]
@@ -327,8 +334,8 @@ def _moments(
             return None
         use = of.of_step[id(step)]
         if use.place is None:
-            return of_lookup(step, taken, counted)
-        return of_product(use, step, taken, counted, with_products)
+            return automatic(functools.partial(of_lookup, step), taken, counted)
+        return automatic(functools.partial(of_product, use, step, with_products), taken, counted)
 
     inputs = [*jax.tree.leaves(params), *jax.tree.leaves(batch)]
     stacked = {step: use.view.varies for step, use in of.of_step.items()}

@@ -26,15 +26,15 @@ class Moments(NamedTuple):
     products: Array | None
 
 
-def of_product(use: Use, step: Step, taken: list[Any], valid: Any, with_products: bool) -> Moments:
+def of_product(use: Use, step: Step, with_products: bool, taken: list[Any], valid: Any) -> Moments:
     """Return the moments of the inputs of a product.
 
     Args:
       use: the use of leaves in the product.
       step: its equation.
+      with_products: whether second moments between inputs are wanted.
       taken: the values that it takes.
       valid: booleans for the first axes of its rows, or `None`; rows of other shapes all count.
-      with_products: whether second moments between inputs are wanted.
     """
     assert use.place is not None
     values, counted = rows_of(step, use.place, taken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -28,6 +29,22 @@ def whole(leaf: Array) -> Array:
     if sharding is None:
         return leaf
     return jax.sharding.reshard(leaf, NamedSharding(sharding.mesh, PartitionSpec()))
+
+
+def automatic(function: Callable[..., Any], *arguments: Any, like: Any = None) -> Any:
+    """Call a function whose steps say nothing of explicit axes, and let the compiler split its arrays.
+
+    Args:
+      function: the function.
+      *arguments: its arguments.
+      like: an array that the results are split as; by default they are whole.
+    """
+    shardings = [explicit_sharding(leaf) for leaf in jax.tree.leaves((arguments, like))]
+    sharding = next((each for each in shardings if each is not None), None)
+    if sharding is None:
+        return function(*arguments)
+    out = PartitionSpec() if like is None or (of := explicit_sharding(like)) is None else of.spec
+    return jax.sharding.auto_axes(function, out_sharding=NamedSharding(sharding.mesh, out))(*arguments)
 
 
 def split_like(leaf: Any, array: Array) -> Array:

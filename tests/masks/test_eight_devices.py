@@ -11,7 +11,7 @@ from places import TESTS
 pytestmark = pytest.mark.long
 
 LAYOUTS = ("data parallel", "FSDP", "tensor parallel", "explicit axes")
-PARTS = {"held": 0.2, "changing": 0.2, "learned": 0.5, "in NNX": 0.5}
+PARTS = {"held": 0.2, "changing": 0.2, "learned": 0.5, "in NNX": 0.5, "calibrated": 0.5}
 """With the density of each mask."""
 CASES = [f"{part}, {layout}" for layout in LAYOUTS for part in PARTS]
 
