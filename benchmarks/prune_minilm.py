@@ -339,10 +339,10 @@ def main() -> None:
                 print(f"{size:5} {wanted!s:4} {name:34} {told}  {np.median(seconds):.1f} s", flush=True)
                 medians[name][size] = [row["cosine"] for row in rows]
     if args.figure:
-        draw(medians, args.figure)
+        picture(medians, args.figure)
 
 
-def draw(cosines: dict[str, dict[int, list[float]]], path: Path) -> None:
+def picture(cosines: dict[str, dict[int, list[float]]], path: Path) -> None:
     """Draw the cosine of each method against the number of calibration sentences, from least to most."""
     import matplotlib
 

@@ -25,10 +25,10 @@ from jaxarch._internal.trees import PyTree, Where, check_distinct, named_leaves,
 from jaxarch.calibration._layouts import as_matrix, further_axes, shape_of_rows
 from jaxarch.calibration._moments import of_lookup, of_product
 from jaxarch.calibration._uses import Use, find_uses
-from jaxarch.calibration._views import Places, Reading
+from jaxarch.calibration._views import Places, Reading, wide
 from jaxarch.masks._sharding import automatic
 from jaxarch.structure._captures import run_recorded
-from jaxarch.structure._flow import Program, Step, follow, fresh
+from jaxarch.structure._flow import Program, Step, follow, fresh, shape_of
 from jaxarch.structure._network_function import check_arrays_given
 from jaxarch.structure._tracing import traced
 
@@ -45,14 +45,14 @@ class Calibration:
 
     Attributes:
       left: by path, why the inputs of a leaf are not known.
-      examples: the number of batches.
+      batches: the number of batches.
     """
 
     left: Mapping[str, str]
     batches: int
-    _uses: Mapping[Hashable, Use]
-    _moments: Mapping[Hashable, Any]
-    _shapes: Mapping[str, jax.ShapeDtypeStruct]
+    _uses: Mapping[Hashable, Use] = dataclasses.field(repr=False)
+    _moments: Mapping[Hashable, Any] = dataclasses.field(repr=False)
+    _shapes: Mapping[str, jax.ShapeDtypeStruct] = dataclasses.field(repr=False)
 
     def __call__(self, path: str, leaf: Any = None) -> bool:
         """Return whether a leaf is a weight whose inputs are known."""
@@ -134,7 +134,7 @@ class Calibration:
         return [(use, self._moments[key]) for key, use in self._uses.items() if path in use.paths]
 
     def _squares(self, path: str, leaves: Mapping[str, Any]) -> Array:
-        leaf = jnp.asarray(leaves[path], jnp.promote_types(leaves[path].dtype, jnp.float32))
+        leaf = jnp.asarray(leaves[path], wide(leaves[path].dtype))
 
         def squares(leaf: Array, leaves: Mapping[str, Any], moments: list[Any]) -> Array:
             uses = [use for use, _ in self._of(path)]
@@ -360,7 +360,7 @@ class _Stream:
         if valid is not None:
             check_callable("valid", valid, "batch")
         self.batches = 0
-        self._function, self._params, self._shapes = function, params, _shapes(params)
+        self._function, self._params, self._shapes = _hashable(function), params, _shapes(params)
         self._wanted = None if wanted is None else frozenset(wanted)
         self._valid, self._with_products = valid, with_products
         self._programs: dict[Any, _Program] = {}
@@ -402,7 +402,7 @@ class _Stream:
         left = {}
         for path in self._shapes if self._wanted is None else sorted(self._wanted):
             if path in self._missed or path not in known:
-                left[path] = self._missed.get(path, "no product or look-up reads it")
+                left[path] = self._missed.get(path, _unread(self._shapes[path]))
         return Calibration(left, self.batches, self._uses, self._sums, self._shapes)
 
     def _run(self, batch: PyTree) -> list[Any]:
@@ -418,6 +418,8 @@ class _Stream:
     def _program(self, batch: PyTree) -> _Program:
         """Return the program for batches of this shape, after checks of the function and the batch."""
         check_leaves("batches", batch, keys=True)
+        if not all(map(np.size, jax.tree.leaves(batch))):
+            raise ArgumentError("batches: expected examples in each batch, got an array without entries")
         check_arrays_given(batches=batch)
         leaves, structure = jax.tree.flatten(batch)
         kind = structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
@@ -437,17 +439,33 @@ class _Stream:
         return self._programs[kind]
 
 
+def _unread(leaf: jax.ShapeDtypeStruct) -> str:
+    """Return why a leaf has no inputs."""
+    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return "no product or look-up reads it" if floating else f"its dtype is {leaf.dtype}"
+
+
 def _check_rows(valid: tuple[int, ...], uses: Iterable[Use]) -> None:
-    """Warn of products whose rows are not those that `valid` speaks of."""
+    """Warn of uses whose rows are not those that `valid` speaks of."""
     for use in uses:
-        shape = None if use.place is None else shape_of_rows(use.step, use.place)
-        if shape is not None and further_axes(valid, shape) is None:
+        made = shape_of(use.step.eqn.outvars[0])
+        shape = made if use.place is None else shape_of_rows(use.step, use.place)
+        if further_axes(valid, shape) is None:
             warnings.warn(
                 f"valid: its shape {valid} does not fit the rows {shape} of the inputs of {use.paths[0]!r}; "
                 "all of them count",
                 ResultWarning,
                 stacklevel=2,
             )
+
+
+def _hashable(function: Callable[[PyTree, PyTree], Any]) -> Callable[[PyTree, PyTree], Any]:
+    """Return a function that JAX can keep a program for."""
+    try:
+        hash(function)
+    except TypeError:
+        return lambda params, batch: function(params, batch)
+    return function
 
 
 def _sum(first: Any, second: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxarch.calibration._views import wide
 from jaxarch.structure._flow import Step, shape_of
 
 
@@ -31,8 +32,10 @@ class Rows(NamedTuple):
 def has_rows(step: Step, place: int) -> bool:
     """Return whether a product can be read as matrices, if its input at a place depends on the inputs."""
     name, params = step.eqn.primitive.name, step.eqn.params
+    if jnp.issubdtype(step.eqn.invars[place].aval.dtype, jnp.complexfloating):  # type: ignore[attr-defined]
+        return False
     if name == "dot_general":
-        return True
+        return bool(params["dimension_numbers"][0][0])
     if place != 0:
         return False
     if name == "conv_general_dilated":
@@ -47,7 +50,7 @@ def has_rows(step: Step, place: int) -> bool:
 def rows_of(step: Step, place: int, taken: list[Any]) -> Rows:
     """Return the inputs of a product, given the values that it takes."""
     name, array = step.eqn.primitive.name, jnp.asarray(taken[place])
-    array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
+    array = array.astype(wide(array.dtype))
     if name == "conv_general_dilated":
         return _patches(step, array)
     summed, batched = _summed(step, place)

@@ -19,6 +19,7 @@ from jaxarch.calibration._calibrate import (
     captured,
     check_batches,
 )
+from jaxarch.calibration._views import wide
 from jaxarch.masks._sharding import beside, whole
 
 MEMORY = 2**30
@@ -57,6 +58,8 @@ class Layer(NamedTuple):
     def parts(self, array: Any) -> list[Array]:
         """Return an array in the leaf's shape as matrices of shape (blocks, inputs, outputs)."""
         flat = whole(jnp.asarray(array)).ravel()
+        if flat.dtype != bool:
+            flat = flat.astype(wide(flat.dtype))
         return [flat[matrix.places] for matrix in self.matrices]
 
     def joined(self, parts: Sequence[Array], dtype: Any) -> Array:

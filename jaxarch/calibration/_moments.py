@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from jaxarch.calibration._layouts import further_axes, rows_of, shape_of_rows
 from jaxarch.calibration._uses import Use
-from jaxarch.structure._flow import Step, bind, shape_of
+from jaxarch.structure._flow import Step, bind
 
 
 class Moments(NamedTuple):
@@ -70,8 +70,8 @@ def valid_rows(valid: Any, shape: tuple[int, ...]) -> Array | None:
 
 def of_lookup(step: Step, taken: list[Any], valid: Any) -> Array:
     """Count how often each entry of a table is looked up, in the shape of the table."""
-    table = jnp.zeros(shape_of(step.eqn.invars[0]), jnp.float32)
+    table = jnp.zeros(jnp.shape(taken[0]), jnp.float32)
     made, back = jax.vjp(lambda table: bind(step.eqn, [table, *taken[1:]])[0], table)
     counted = valid_rows(valid, made.shape)
-    ones = jnp.ones_like(made) if counted is None else counted.reshape(made.shape).astype(made.dtype)
-    return back(ones)[0]
+    ones = jnp.ones_like(made)
+    return back(ones if counted is None else ones * counted.reshape(made.shape))[0]

@@ -100,6 +100,11 @@ def sparsegpt(
         ]
         weights[layer.path] = layer.joined([of for of, _ in made], layer.leaf.dtype)
         mask[layer.path] = layer.joined([of for _, of in made], bool)
+        if not bool(jnp.isfinite(weights[layer.path]).all()):
+            raise ArgumentError(
+                f"damping: {damping:g} is too little for the inputs of {layer.path!r}, which are nearly "
+                "dependent; give 0.01 or more"
+            )
     return merge(placed(weights, selection), params), placed(mask, selection)
 
 
@@ -174,16 +179,19 @@ def _one(
     # The last block is filled with inputs that are always 0.
     mean = jnp.diagonal(products).mean()
     upper = _upper(jnp.pad(products, (0, missing)), jnp.where(mean > 0, mean, 1), damping)
-    is_dead = jnp.pad(jnp.diagonal(products) == 0, (0, missing), constant_values=True)
-    weights = jnp.where(is_dead[None], 0, jnp.pad(weights, ((0, 0), (0, missing))))
+    # What it costs to remove weights of inputs that are always 0 is 0: they go first.
+    worth = jnp.pad((jnp.diagonal(products) > 0).astype(weights.dtype), (0, missing))
+    worth = worth / jnp.diagonal(upper)
+    weights = jnp.pad(weights, ((0, 0), (0, missing)))
 
     def step(weights: Array, at: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         start, count = at
         own = lax.dynamic_slice_in_dim(weights, start, block, 1)
         rows = lax.dynamic_slice_in_dim(upper, start, block, 0)
         among = lax.dynamic_slice_in_dim(rows, start, block, 1)
+        costs = (own * lax.dynamic_slice_in_dim(worth, start, block)[None]) ** 2
         there = start + jnp.arange(block) < inputs
-        chosen = _largest(own, among, count, there) if pattern is None else jnp.zeros(own.shape, bool)
+        chosen = _largest(costs, count, there) if pattern is None else jnp.zeros(own.shape, bool)
         made, mask, errors = _columns(own, among, chosen, pattern)
         later = jnp.where((jnp.arange(weights.shape[1]) >= start + block)[None], rows, 0)
         weights = weights - jnp.matmul(errors, later, precision=lax.Precision.HIGHEST)
@@ -207,10 +215,9 @@ def _upper(products: Array, mean: Array, damping: float) -> Array:
     return inverse[::-1, ::-1] / jnp.sqrt(mean)
 
 
-def _largest(weights: Array, upper: Array, count: Array, there: Array) -> Array:
+def _largest(costs: Array, count: Array, there: Array) -> Array:
     """Mark the weights of a block whose removal costs the most."""
-    costs = jnp.where(there[None], (weights / jnp.diagonal(upper)[None]) ** 2, -jnp.inf)
-    rank = jnp.argsort(jnp.argsort(-costs.ravel()))
+    rank = jnp.argsort(jnp.argsort(-jnp.where(there[None], costs, -jnp.inf).ravel()))
     return (rank < count).reshape(costs.shape)
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
+import numpy as np
 from jax.extend.core import Literal
 
 from jaxarch.calibration._layouts import has_rows
-from jaxarch.calibration._views import Form, View, applied, constant_view, leaf_view
-from jaxarch.structure._flow import PRODUCTS, Program, Step, literal
+from jaxarch.calibration._views import Form, Reading, View, applied, constant_view, leaf_view
+from jaxarch.structure._flow import AS_THEY_ARE, MOVES, PRODUCTS, Program, Step, literal, shape_of
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._tracing import passed_on
 
 _LOOKUPS = ("dynamic_slice", "gather")
+_MOST = 10**6
+"""The largest number of values of carried constants, over all rounds, that are computed."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,18 +89,27 @@ def find_uses(program: Program, leaves: Mapping[str, Any]) -> Uses:
     return uses
 
 
+class _Looked(NamedTuple):
+    """Rows of tables that inputs choose, as long as they are only moved."""
+
+    paths: tuple[str, ...]
+
+
 _Views = list[View | None]
 """Views; `None` for values that depend on the inputs."""
 
+_Values = list[View | _Looked | None]
+"""Views, rows of tables, and `None` for all other values that depend on the inputs."""
 
-def _walk(program: Program, inputs: Sequence[View | None], depth: int, uses: Uses) -> _Views:
+
+def _walk(program: Program, inputs: Sequence[View | _Looked | None], depth: int, uses: Uses) -> _Values:
     """Find the uses in a program inside some loops, and return the views among its outputs."""
     jaxpr = program.closed.jaxpr
     consts = [constant_view(value, depth) for value in program.closed.consts]
-    known: dict[Any, View | None] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known: dict[Any, View | _Looked | None] = dict(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
-    def read(atom: Any) -> View | None:
+    def read(atom: Any) -> View | _Looked | None:
         return constant_view(literal(atom), depth) if isinstance(atom, Literal) else known[atom]
 
     for step in program.steps:
@@ -105,18 +118,30 @@ def _walk(program: Program, inputs: Sequence[View | None], depth: int, uses: Use
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _step(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
+def _only_views(values: Sequence[View | _Looked | None]) -> _Views:
+    return [value if isinstance(value, View) else None for value in values]
+
+
+def _step(step: Step, values: _Values, depth: int, uses: Uses) -> Sequence[View | _Looked | None]:
     name = step.eqn.primitive.name
     if step.called:
-        return _walk(step.called, taken, depth, uses)
+        return _walk(step.called, values, depth, uses)
+    taken = _only_views(values)
     with_programs = {"scan": _scan, "while": _while, "cond": _cond}
     if name in with_programs:
         return with_programs[name](step, taken, depth, uses)
     views = [view for view in taken if view is not None]
     if len(views) == len(taken) and not step.programs:
-        return [*applied(step.eqn, views, depth)]
+        return applied(step.eqn, views, depth)
+    looked = tuple(path for value in values if isinstance(value, _Looked) for path in value.paths)
+    if name in _LOOKUPS and taken[0] is not None:
+        looked = tuple(taken[0].forms)
+    elif name in PRODUCTS and taken[0] is taken[1]:
+        # As where each example has its own expert: the inputs of these rows are those of the product.
+        uses.miss(dict.fromkeys(looked, "rows of it that inputs choose are a factor of a product"))
     _note(step, taken, uses)
-    return [None] * len(step.eqn.outvars)
+    is_moved = name in (*MOVES, *AS_THEY_ARE, *_LOOKUPS, "convert_element_type")
+    return [_Looked(looked) if looked and is_moved else None] * len(step.eqn.outvars)
 
 
 def _note(step: Step, taken: _Views, uses: Uses) -> None:
@@ -147,16 +172,74 @@ def _scan(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
     """Walk a scan's body: constants are whole in each round, and rows vary from round to round."""
     (body,) = step.programs
     consts, carries = scan_counts(step.eqn)
-    before = [view and view.inside(varies=number >= consts + carries) for number, view in enumerate(taken)]
-    inside, made = _repeated(body, before, range(consts, consts + carries), depth, uses)
+    carried = range(consts, consts + carries)
+    before = [view and view.inside(varies=number >= carried.stop) for number, view in enumerate(taken)]
+    counters, last = _counters(step, before, carried, depth)
+    before = [counters.get(number, view) for number, view in enumerate(before)]
+    inside, made = _repeated(body, before, carried, depth, uses, last)
     _take(uses, inside)
-    outside = [view and dataclasses.replace(view, varies=view.varies[:-1]) for view in made]
-    # An output that is equal in all rounds would have to be repeated.
-    rows = [
-        of and (of if view and view.varies[-1] else of.lost("a loop repeats it"))
-        for of, view in zip(outside[carries:], made[carries:], strict=True)
-    ]
-    return [*outside[:carries], *rows]
+    rows: _Views = []
+    for var, view in zip(step.eqn.outvars[carries:], made[carries:], strict=True):
+        if view is None or view.varies[-1]:
+            rows.append(view and view.outside())
+        else:  # It would have to be repeated.
+            shape = jax.ShapeDtypeStruct(shape_of(var), var.aval.dtype)  # type: ignore[attr-defined]
+            rows.append(constant_view(shape, depth).with_forms(view.forms).lost("a loop repeats it"))
+    return [*(view and view.outside() for view in made[:carries]), *rows]
+
+
+def _counters(
+    step: Step, before: _Views, carried: range, depth: int
+) -> tuple[dict[int, View], dict[int, View]]:
+    """Return the values of a scan's carries that depend on constants alone, such as the index of a loop.
+
+    Args:
+      step: the scan.
+      before: the inputs of its body.
+      carried: the places of the carries among them.
+      depth: the number of loops around the scan.
+
+    Returns:
+      By place, the carries in each round; and after the last one.
+    """
+    (body,), length = step.programs, step.eqn.params["length"]
+    start = {
+        place: view
+        for place in carried
+        if (view := before[place]) is not None and not (view.unknown or any(view.varies))
+    }
+    start = {place: view for place, view in start.items() if not view.forms and view.is_made_of(())}
+    if not start:
+        return {}, {}
+    own = {place: constant_view(None, depth + 1) for place in start}
+    inputs = [own.get(place, view) for place, view in enumerate(before)]
+    made = _only_views(_walk(body, inputs, depth + 1, Uses()))
+    after = {place: made[place - carried.start] for place in own}
+    # A carry that reads anything but constants and such carries has no known values.
+    while unfit := [place for place, view in after.items() if not _reads_only(view, own)]:
+        for place in unfit:
+            del after[place], own[place]
+    with jax.ensure_compile_time_eval():
+        values = {place: [np.asarray(Reading({}).of(start[place]))] for place in own}
+        if length * sum(of[0].size for of in values.values()) > _MOST:
+            return {}, {}
+        for _ in range(length):
+            reading = Reading({}, {view: values[place][-1] for place, view in own.items()})
+            new = {place: np.asarray(reading.of(view)) for place, view in after.items() if view is not None}
+            for place, value in new.items():
+                values[place].append(value)
+    rounds, last = {}, {}
+    for place, of in values.items():
+        stacked = np.stack(of[:-1] or of)[:: -1 if step.eqn.params["reverse"] else 1]
+        is_fixed = bool((stacked == stacked[:1]).all())
+        view = constant_view(stacked[0] if is_fixed else stacked, depth)
+        rounds[place], last[place] = view.inside(varies=not is_fixed), constant_view(of[-1], depth + 1)
+    return rounds, last
+
+
+def _reads_only(view: View | None, own: Mapping[int, View]) -> bool:
+    """Return whether a view is made of constants and of some carries alone."""
+    return view is not None and not view.forms and not view.unknown and view.is_made_of({*own.values()})
 
 
 def _while(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
@@ -171,33 +254,49 @@ def _while(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
     for use in ignored.of_step.values():
         _miss([use.view], "the condition of a loop reads it", uses)
     _take(uses, Uses(missed=ignored.missed))
-    return [view and dataclasses.replace(view, varies=view.varies[:-1]) for view in made]
+    return [view and view.outside() for view in made]
 
 
-def _repeated(body: Program, before: _Views, carried: range, depth: int, uses: Uses) -> tuple[Uses, _Views]:
+def _repeated(
+    body: Program,
+    before: _Views,
+    carried: range,
+    depth: int,
+    uses: Uses,
+    last: Mapping[int, View] | None = None,
+) -> tuple[Uses, _Views]:
     """Walk the body of a loop until the views that it carries stay the same.
 
+    Args:
+      body: the body.
+      before: its inputs.
+      carried: the places of those that it carries.
+      depth: the number of loops around the loop.
+      uses: where carried leaves are missed that come to depend on the inputs.
+      last: by place, carries that are known in every round, after the last one.
+
     Returns:
-      The uses in the body, and its outputs; a carried leaf that a round changes is lost.
+      The uses in the body, and its outputs; a carried array that a round changes is lost.
     """
+    last = last or {}
     inputs, same = list(before), passed_on(body.closed)
     while True:
         inside = Uses()
-        made = _walk(body, inputs, depth + 1, inside)
+        made = _only_views(_walk(body, inputs, depth + 1, inside))
         again = False
         for number, index in enumerate(carried):
             view, after = inputs[index], made[number]
-            if view is None or same[number] == index:
+            if index in last:
+                made[number] = last[index]
+            elif view is None or same[number] == index:
                 made[number] = view
             elif after is None:
                 _miss([view], "a loop carries it and changes it", uses)
                 inputs[index], again = None, True
             else:
-                lost = after.lost("a loop carries it and changes it")
-                known = set(view.forms) >= set(after.forms) and all(of.lost for of in view.forms.values())
-                if not known:
-                    forms = {**view.lost("a loop carries it and changes it").forms, **lost.forms}
-                    inputs[index], again = dataclasses.replace(view, forms=forms), True
+                if not view.unknown or not set(view.forms) >= set(after.forms):
+                    changed = view.with_forms({**after.forms, **view.forms})
+                    inputs[index], again = changed.lost("a loop carries it and changes it"), True
                 made[number] = inputs[index]
         if not again:
             return inside, made
@@ -205,7 +304,7 @@ def _repeated(body: Program, before: _Views, carried: range, depth: int, uses: U
 
 def _cond(step: Step, taken: _Views, depth: int, uses: Uses) -> _Views:
     """Walk all branches; what they return is followed if it is the same in all of them."""
-    made = [_walk(program, taken[1:], depth, uses) for program in step.programs]
+    made = [_only_views(_walk(program, taken[1:], depth, uses)) for program in step.programs]
     outputs: _Views = []
     for views in zip(*made, strict=True):
         if all(view is not None and view is views[0] for view in views):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -55,12 +55,14 @@ class View:
         axis for the rounds; these axes come first.
       source: a leaf's path; a constant; or the equation that makes it.
       output: its number among the outputs of the equation.
+      unknown: why its value is not known, such as that of a constant that a loop changes; empty if it is.
     """
 
     forms: Mapping[str, Form]
     varies: tuple[bool, ...]
     source: str | _Constant | _Applied
     output: int = 0
+    unknown: str = ""
 
     @functools.cached_property
     def key(self) -> Hashable:
@@ -80,10 +82,24 @@ class View:
         """Return the view inside one more loop, which takes it whole or row by row."""
         return dataclasses.replace(self, varies=(*self.varies, varies))
 
+    def outside(self) -> View:
+        """Return the view outside of the innermost loop; its rounds become an axis if it varies."""
+        return dataclasses.replace(self, varies=self.varies[:-1])
+
+    def with_forms(self, forms: Mapping[str, Form]) -> View:
+        """Return the view with other forms."""
+        return dataclasses.replace(self, forms=forms)
+
+    def is_made_of(self, views: Collection[View]) -> bool:
+        """Return whether the view is made of constants whose values are known, and of other views."""
+        if self in views or not isinstance(self.source, _Applied):
+            return self in views or isinstance(self.source, _Constant)
+        return all(view.is_made_of(views) for view in self.source.taken)
+
     def lost(self, why: str) -> View:
         """Return the view as a value that is not followed, for a given reason."""
         forms = {path: form._replace(lost=form.lost or why) for path, form in self.forms.items()}
-        return dataclasses.replace(self, forms=forms)
+        return dataclasses.replace(self, forms=forms, unknown=self.unknown or why)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,8 +114,8 @@ class _Applied:
 
 
 def leaf_view(path: str, leaf: Any) -> View:
-    """Return a leaf as it is; a leaf that is not floating point counts as a constant."""
-    return View({path: Form()} if _is_floating(leaf) else {}, (), path)
+    """Return a leaf as it is; a leaf that is not floating point, or has no entry, counts as a constant."""
+    return View({path: Form()} if _is_floating(leaf) and leaf.size else {}, (), path)
 
 
 def constant_view(value: Any, depth: int) -> View:
@@ -113,11 +129,13 @@ def applied(eqn: JaxprEqn, taken: Sequence[View], depth: int) -> list[View]:
     paths = dict.fromkeys(path for view in taken for path in view.forms)
     forms = {path: _form(eqn, [view.forms.get(path) for view in taken]) for path in paths}
     source = _Applied(eqn, tuple(taken))
-    return [View(forms, varies, source, output) for output in range(len(eqn.outvars))]
+    views = [View(forms, varies, source, output) for output in range(len(eqn.outvars))]
+    unknown = next((view.unknown for view in taken if view.unknown), "")
+    return [view.lost(unknown) for view in views] if unknown else views
 
 
 _CASTS = (
-    "convert_element_type", "copy", "copy_p", "name", "reduce_precision", "reshard", "sharding_constraint",
+    "copy", "copy_p", "name", "reduce_precision", "reshard", "sharding_constraint",
     "stop_gradient",
 )  # fmt: skip
 _SAME_ENTRIES = (*MOVES, *AS_THEY_ARE, *_CASTS)
@@ -132,9 +150,13 @@ def _form(eqn: JaxprEqn, forms: Sequence[Form | None]) -> Form:
     there = [(place, form) for place, form in enumerate(forms) if form is not None]
     lost = next((form.lost for _, form in there if form.lost), "")
     joined = Form(lost, any(of.scaled for _, of in there), any(of.repeated for _, of in there))
-    grown = len(there) == 1 and _grows(eqn, there[0][0])
-    if lost or name in _SAME_ENTRIES:
-        return joined._replace(repeated=joined.repeated or (name in _REPEATS and grown))
+    grown = _grows(eqn, there[0][0])
+    if name == "convert_element_type" and not _is_floating(eqn.outvars[0].aval):
+        return joined._replace(lost=lost or f"it is cast to {eqn.outvars[0].aval.dtype}")  # type: ignore[attr-defined]
+    if lost or name == "convert_element_type" or name in _SAME_ENTRIES:
+        # Beside itself, a leaf may lie twice among the inputs of an output.
+        repeated = joined.repeated or len(there) > 1 or (name in _REPEATS and grown)
+        return joined._replace(repeated=repeated)
     places = [place for place, _ in there]
     if name in _LOOKUPS and places == [0]:
         return joined._replace(repeated=joined.repeated or name == "gather")
@@ -151,6 +173,11 @@ def _grows(eqn: JaxprEqn, place: int) -> bool:
     return math.prod(shape_of(eqn.outvars[0])) > math.prod(shape_of(eqn.invars[place]))
 
 
+def wide(dtype: Any) -> Any:
+    """Return float64 for float64, and float32 for all other floating-point numbers."""
+    return jnp.dtype(jnp.float64 if dtype == jnp.float64 else jnp.float32)
+
+
 class Reading:
     """The values of views, given the leaves; each is computed once.
 
@@ -158,16 +185,19 @@ class Reading:
 
     Args:
       leaves: the leaves by path.
+      given: values of views that are given.
     """
 
-    def __init__(self, leaves: Leaves) -> None:
-        self._leaves = leaves
-        floating = [leaf.dtype for leaf in leaves.values() if _is_floating(leaf)]
-        self._dtype = jnp.result_type(jnp.float32, *floating)
+    def __init__(self, leaves: Leaves, given: Mapping[View, Any] | None = None) -> None:
+        self._leaves, self._given = leaves, given or {}
+        is_double = any(leaf.dtype == jnp.float64 for leaf in leaves.values())
+        self._dtype = wide(jnp.float64 if is_double else jnp.float32)
         self._known: dict[_Applied, list[Any]] = {}
 
     def of(self, view: View) -> Array:
         """Return the value of a view, with an axis for each loop in which it varies."""
+        if view in self._given:
+            return self._given[view]
         match view.source:
             case str(path):
                 return self._leaf(path)
@@ -180,6 +210,9 @@ class Reading:
 
     def _applied(self, source: _Applied) -> list[Array]:
         eqn, values = source.eqn, [self.of(view) for view in source.taken]
+        # The compiler splits what is read here over devices.
+        if eqn.primitive.name in ("reshard", "sharding_constraint"):
+            return values
         # A cast would round indices and squares that are sent through a view.
         is_cast = eqn.primitive.name in ("convert_element_type", "reduce_precision")
         if is_cast and all(_is_floating(atom.aval) for atom in (*eqn.invars, *eqn.outvars)):

@@ -103,6 +103,8 @@ def keep(
             raise ArgumentError("density: PerOutput needs one; give a fraction in (0, 1]")
         counts = counts_kept(values, density, "global" if isinstance(density, Mapping) else "layer")
         kept = scope.largest(values, counts, left)
+        if left is not None:
+            _check_outputs(kept, counts)
     else:
         check_scope(scope)
         counts = together.counts(values, density, scope)
@@ -155,6 +157,18 @@ def masked_before(selection: PyTree, before: PyTree) -> PyTree:
         return jnp.ones(jnp.shape(leaf), bool) if mask is None else mask
 
     return map_selected(there, selection, before)
+
+
+def _check_outputs(kept: PyTree, counts: Any) -> None:
+    """Raise if an earlier mask leaves an output fewer connections than it is to keep."""
+    if is_traced((kept, counts)):
+        return
+    for (path, mask), count in zip(named_leaves(kept).items(), counts, strict=True):
+        if int(mask.sum()) < count:
+            raise ArgumentError(
+                f"density: it asks for {int(count)} of {path!r}, but `within` leaves some outputs too few; "
+                "give a lower density"
+            )
 
 
 def _check_enough(seen: findings.Seen, counts: Any) -> None:

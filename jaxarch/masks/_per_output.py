@@ -80,13 +80,13 @@ class PerOutput:
             return whole(array).transpose(order).reshape(-1, size)
 
         of = rows(leaf)
-        keys = [-of.astype(jnp.promote_types(of.dtype, jnp.float32))]
+        keys = [-(of if of.dtype == jnp.float64 else of.astype(jnp.float32))]
         if there is not None:
             keys.append(~rows(there))
         # A second argsort turns the order into ranks; equal scores keep their order.
         rank = jnp.argsort(jnp.lexsort(keys, axis=-1), axis=-1)
         few, more = count // len(of), count % len(of)
-        marked = rank < few + (jnp.arange(len(of)) < more)[:, None]
+        marked = rank < jnp.where(jnp.arange(len(of)) < more, few + 1, few)[:, None]
         if there is not None:
             marked &= rows(there)
         shape = [leaf.shape[axis] for axis in order]

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.core import Literal
 
@@ -76,7 +77,9 @@ class _Run:
             return self._scan(step, taken, depth)
         if name in ("cond", "while") and self.stacked is not None:
             return (self._cond if name == "cond" else self._while)(step, taken, depth)
-        made = bind(step.eqn, taken)
+        # Inside `auto_axes`, a program's mesh has other axes than the one around it.
+        with step.eqn.ctx.manager:
+            made = bind(step.eqn, taken)
         found = self.record(step, taken, made)
         return made, {} if found is None else {id(step): found}
 
@@ -97,7 +100,7 @@ class _Run:
 
         zeros: Records = {}
         if self.stacked is not None:
-            first = jax.eval_shape(lambda rows: [jnp.asarray(row)[0] for row in rows], rows)
+            first = [jax.ShapeDtypeStruct(np.shape(row)[1:], row.dtype) for row in rows]
             zeros = _zeros(jax.eval_shape(lambda *args: once(*args)[2], start, first))
         (carry, sums), (made, records) = lax.scan(
             run, (start, zeros), rows, params["length"], params["reverse"], params["unroll"]

@@ -155,7 +155,10 @@ def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
     # These primitives bind Python functions, so their parameters alone cannot be bound.
     if eqn.primitive.name in OWN_DERIVATIVE:
         return list(jaxpr_as_fun(alone(eqn))(*values))
-    made = eqn.primitive.bind(*values, **eqn.params | changed)
+    # Others, such as `shard_map`, are bound with other parameters. Before JAX 0.10 functions come with them.
+    bound = eqn.primitive.get_bind_params(eqn.params | changed)
+    functions, params = bound if isinstance(bound, tuple) else ((), bound)
+    made = eqn.primitive.bind(*functions, *values, **params)
     return list(made) if eqn.primitive.multiple_results else [made]
 
 

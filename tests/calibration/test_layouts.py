@@ -177,6 +177,47 @@ def a_loop_that_carries_its_weight(p, x):
     return lax.scan(body, (x, p["w"]), None, length=2)[1]
 
 
+@layout(w=(3, 4, 4))
+def layers_by_the_index_of_a_loop(p, x):
+    def body(index, carry):
+        h, made = carry
+        new = h @ p["w"][index]
+        return fixed(new), made.at[index].set(new)
+
+    return lax.fori_loop(0, 3, body, (x, jnp.zeros((3, *x.shape))))[1]
+
+
+@layout(w=(3, 4, 4))
+def layers_counted_backwards(p, x):
+    def body(carry, _):
+        h, index = carry
+        new = h @ p["w"][index]
+        return (fixed(new), index - 1), new
+
+    return lax.scan(body, (x, 2), None, length=3, reverse=True)[1]
+
+
+@layout(w=(4, 4))
+def a_mask_made_in_a_loop(p, x):
+    mask = lax.fori_loop(0, 3, lambda i, m: m.at[i, i].set(1.0), jnp.zeros((4, 4)))
+    return x @ (p["w"] * mask)
+
+
+@layout(w=(3, 4, 4))
+def factors_made_in_a_loop(p, x):
+    factors = lax.scan(lambda c, _: (c * 0.5, c), 1.0, None, length=3)[1]
+    return jnp.einsum("bi,kij->kbj", x, p["w"] * factors[:, None, None])
+
+
+@layout(w=(4, 4), left=("w",))
+def a_factor_that_a_while_loop_changes(p, x):
+    def body(carry):
+        index, factor, made = carry
+        return index + 1, factor * 0.5, made.at[index].set(x @ (p["w"] * factor))
+
+    return lax.while_loop(lambda carry: carry[0] < 3, body, (0, 1.0, jnp.zeros((3, *x.shape))))[2]
+
+
 @layout(w=(4, 4))
 def rounds_written_out(p, x):
     first = x @ p["w"].astype(jnp.float32)
@@ -321,6 +362,33 @@ def a_bias(p, x):
 @layout(w=(4, 3), left=("w",))
 def a_branch_that_chooses_its_weight(p, x):
     return x @ lax.cond(x[0, 0] > 0, lambda: p["w"], lambda: 2 * p["w"])
+
+
+@layout(w=(2, 4), left=("w",))
+def a_leaf_beside_itself(p, x):
+    return x @ jnp.concatenate([p["w"], -p["w"]])
+
+
+@layout(w=(4, 3), left=("w",))
+def a_cast_to_integers(p, x):
+    return x @ p["w"].astype(jnp.int8).astype(jnp.float32)
+
+
+@layout(w=(4, 3), left=("w",))
+def complex_inputs(p, x):
+    return jnp.real((1j * x) @ p["w"].astype(jnp.complex64))
+
+
+@layout(w=(3, 4, 2), left=("w",))
+def an_expert_for_each_example(p, x):
+    return jnp.einsum("bi,bij->bj", x, p["w"][jnp.argmax(x[:, :3], axis=1)])
+
+
+@layout(w=(4, 3))
+def beside_a_shard_map(p, x):
+    mesh = jax.make_mesh((1,), ("one",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.PartitionSpec("one")
+    return jax.shard_map(lambda x: 2 * x, mesh=mesh, in_specs=rows, out_specs=rows)(x) @ p["w"]
 
 
 @layout(w=(4, 3))

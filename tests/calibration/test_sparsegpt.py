@@ -51,7 +51,7 @@ def apply(params, x):
 
 def pruned(density=None, units=None, **shape):
     weights, x = given(**shape)
-    made, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x[:20], x[20:]], density, units, block=BLOCK)
+    made, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x[:10], x[10:]], density, units, block=BLOCK)
     return weights, x, np.asarray(made["w"]), np.asarray(mask["w"])
 
 
@@ -96,6 +96,29 @@ def test_inputs_that_are_always_0_lose_their_weights_first():
     x[:, :4] = 0
     _, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x], 0.8, block=20)
     assert not mask["w"][:4].any() and mask["w"].sum() == 96
+    whole, _ = jaxarch.sparsegpt(apply, {"w": weights}, [x], 1.0)
+    assert (whole["w"] == weights).all()
+
+
+def test_weights_in_half_precision_are_solved_for_in_single_precision():
+    weights, x = given()
+    half = weights.astype(jnp.bfloat16)
+
+    def in_half(params, x):
+        return x.astype(jnp.bfloat16) @ params["w"]
+
+    rounded = jnp.asarray(x).astype(jnp.bfloat16).astype(jnp.float32)
+    expected, _ = jaxarch.sparsegpt(apply, {"w": half.astype(jnp.float32)}, [rounded], 0.5)
+    made, mask = jaxarch.sparsegpt(in_half, {"w": half}, [x], 0.5)
+    assert made["w"].dtype == jnp.bfloat16 and (made["w"] == expected["w"].astype(jnp.bfloat16)).all()
+    solved = jaxarch.reconstruct(in_half, {"w": half}, [x], mask)["w"]
+    assert solved.dtype == jnp.bfloat16 and not solved[~mask["w"]].any()
+
+
+def test_too_little_damping_is_refused():
+    weights, x = given()
+    with pytest.raises(jaxarch.ArgumentError, match="damping: 1e-12 is too little for the inputs of 'w'"):
+        jaxarch.sparsegpt(apply, {"w": weights}, [100 * x[:2]], 0.5, damping=1e-12)
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """The same share of connections for each output."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -44,6 +45,18 @@ def test_an_earlier_mask_limits_each_output():
     scores, before = {"w": jnp.arange(8.0).reshape(4, 2)}, {"w": jnp.arange(8).reshape(4, 2) < 5}
     mask = jaxarch.masks.keep(scores, 0.5, PerOutput(0), within=before)
     assert mask["w"].tolist() == [[False, True], [True, True], [True, False], [False, False]]
+
+
+def test_an_earlier_mask_that_leaves_an_output_too_few_is_refused():
+    scores, before = {"w": jnp.arange(8.0).reshape(4, 2)}, {"w": jnp.ones((4, 2), bool).at[1:, 0].set(False)}
+    with pytest.raises(jaxarch.ArgumentError, match="`within` leaves some outputs too few"):
+        jaxarch.masks.keep(scores, 0.5, PerOutput(0), within=before)
+
+
+def test_it_needs_no_promotion_of_dtypes():
+    with jax.numpy_dtype_promotion("strict"):
+        mask = jaxarch.masks.keep({"w": jnp.arange(8.0).reshape(4, 2)}, 0.5, PerOutput(0))
+    assert mask["w"].tolist() == [[False, False]] * 2 + [[True, True]] * 2
 
 
 @pytest.mark.parametrize(
