@@ -19,7 +19,18 @@ compared:
 - module: the share of sentences whose module, of the 20 with the most docstrings, is that of the nearest
   mean vector of other sentences. The dense model's share stands beside it.
 
-Nothing was tuned.
+Nothing was tuned. Medians of cosine and neighbor over three draws:
+
+| method | .7 | .5 | 4:8 | 2:4 | .3 |
+|---|---|---|---|---|---|
+| magnitude, by layer | .934 / .732 | .730 / .493 | .686 / .465 | .611 / .446 | .409 / .332 |
+| Wanda | .975 / .825 | .875 / .626 | .818 / .569 | .757 / .531 | .647 / .453 |
+| SparseGPT | .988 / .866 | .933 / .707 | .915 / .671 | .887 / .627 | .778 / .503 |
+| least squares on Wanda's mask | .991 / .886 | .949 / .743 | .926 / .705 | .905 / .653 | .826 / .560 |
+| least squares on SparseGPT's mask | .991 / .887 | .950 / .742 | .935 / .714 | .915 / .678 | .828 / .545 |
+
+The dense model recognizes .563 of the modules. At half of the weights it is .563 with the last method, .552 with
+Wanda and .527 with magnitude.
 """
 
 from __future__ import annotations
