@@ -29,8 +29,8 @@ Nothing was tuned. Medians of cosine and neighbor over three draws:
 | least squares on Wanda's mask | .991 / .886 | .949 / .743 | .926 / .705 | .905 / .653 | .826 / .560 |
 | least squares on SparseGPT's mask | .991 / .887 | .950 / .742 | .935 / .714 | .915 / .678 | .828 / .545 |
 
-The dense model recognizes .563 of the modules. At half of the weights it is .563 with the last method, .552 with
-Wanda and .527 with magnitude.
+The dense model recognizes .563 of the modules. At half of the weights the share is .563 with the last method,
+.552 with Wanda and .527 with magnitude.
 """
 
 from __future__ import annotations
