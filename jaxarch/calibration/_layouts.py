@@ -60,8 +60,9 @@ def rows_of(step: Step, place: int, taken: list[Any]) -> Rows:
     if name == "dot_general":
         return Rows(array, None)
     # Rows belong to one group after the other; further rows belong to none.
-    group = jnp.searchsorted(jnp.cumsum(taken[2]), jnp.arange(array.shape[1]), side="right")
-    return Rows(array, group[None] == jnp.arange(len(taken[2]))[:, None])
+    sizes = jnp.asarray(taken[2])
+    group = jnp.searchsorted(jnp.cumsum(sizes), jnp.arange(array.shape[1]), side="right")
+    return Rows(array, group[None] == jnp.arange(len(sizes))[:, None])
 
 
 def shape_of_rows(step: Step, place: int) -> tuple[int, ...]:

@@ -189,10 +189,12 @@ def _one(
         own = lax.dynamic_slice_in_dim(weights, start, block, 1)
         rows = lax.dynamic_slice_in_dim(upper, start, block, 0)
         among = lax.dynamic_slice_in_dim(rows, start, block, 1)
-        costs = (own * lax.dynamic_slice_in_dim(worth, start, block)[None]) ** 2
+        worth_of_block = lax.dynamic_slice_in_dim(worth, start, block)
         there = start + jnp.arange(block) < inputs
-        chosen = _largest(costs, count, there) if pattern is None else jnp.zeros(own.shape, bool)
-        made, mask, errors = _columns(own, among, chosen, pattern)
+        chosen = jnp.zeros(own.shape, bool)
+        if pattern is None:
+            chosen = _largest((own * worth_of_block[None]) ** 2, count, there)
+        made, mask, errors = _columns(own, among, worth_of_block, chosen, pattern)
         later = jnp.where((jnp.arange(weights.shape[1]) >= start + block)[None], rows, 0)
         weights = weights - jnp.matmul(errors, later, precision=lax.Precision.HIGHEST)
         return weights, (made, mask)
@@ -222,7 +224,7 @@ def _largest(costs: Array, count: Array, there: Array) -> Array:
 
 
 def _columns(
-    weights: Array, upper: Array, mask: Array, pattern: tuple[int, int] | None
+    weights: Array, upper: Array, worth: Array, mask: Array, pattern: tuple[int, int] | None
 ) -> tuple[Array, Array, Array]:
     """Remove the weights of a block, input after input; return the others, the mask and the errors.
 
@@ -233,8 +235,8 @@ def _columns(
 
     def choose(weights: Array, mask: Array, index: Array) -> Array:
         own = lax.dynamic_slice_in_dim(weights, index, m, 1)
-        own /= lax.dynamic_slice_in_dim(diagonal, index, m)[None]
-        rank = jnp.argsort(jnp.argsort(-(own**2), axis=1), axis=1)
+        costs = (own * lax.dynamic_slice_in_dim(worth, index, m)[None]) ** 2
+        rank = jnp.argsort(jnp.argsort(-costs, axis=1), axis=1)
         return lax.dynamic_update_slice_in_dim(mask, rank < n, index, 1)
 
     def step(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:

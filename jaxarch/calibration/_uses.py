@@ -40,7 +40,7 @@ class Use:
     @property
     def key(self) -> Hashable:
         """The view and how it is used: equal for uses whose inputs are inputs of the same connections."""
-        names = ("dimension_numbers", "ragged_dot_dimension_numbers", "feature_group_count", "slice_sizes")
+        names = ("dimension_numbers", "ragged_dot_dimension_numbers", "feature_group_count")
         params = tuple(str(self.step.eqn.params.get(name)) for name in names)
         return self.step.eqn.primitive.name, params, self.place, self.view.key
 

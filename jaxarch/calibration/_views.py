@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -65,18 +66,20 @@ class View:
     unknown: str = ""
 
     @functools.cached_property
-    def key(self) -> Hashable:
+    def key(self) -> str:
         """The way from leaves to the view: equal for views that are made by the same steps."""
         match self.source:
             case str(path):
-                return path, self.varies
+                way: tuple[Any, ...] = ("leaf", path)
             case _Constant(value=value) if value.size <= _FEW:
-                return value.dtype, value.shape, np.asarray(value).tobytes(), self.varies
+                way = ("constant", str(value.dtype), value.shape, np.asarray(value).tobytes())
             case _Applied(eqn=eqn, taken=taken):
-                params = tuple((name, str(value)) for name, value in sorted(eqn.params.items()))
-                return eqn.primitive.name, params, tuple(view.key for view in taken), self.output, self.varies
+                params = [(name, str(value)) for name, value in sorted(eqn.params.items())]
+                way = (eqn.primitive.name, params, [view.key for view in taken], self.output)
             case constant:
-                return id(constant.value), self.varies
+                way = ("constant", id(constant.value))
+        # A digest, since nested tuples would be hashed as often as paths lead to them.
+        return hashlib.sha256(repr((way, self.varies)).encode()).hexdigest()
 
     def inside(self, varies: bool) -> View:
         """Return the view inside one more loop, which takes it whole or row by row."""
@@ -92,9 +95,15 @@ class View:
 
     def is_made_of(self, views: Collection[View]) -> bool:
         """Return whether the view is made of constants whose values are known, and of other views."""
-        if self in views or not isinstance(self.source, _Applied):
-            return self in views or isinstance(self.source, _Constant)
-        return all(view.is_made_of(views) for view in self.source.taken)
+        seen, left = {*views}, [self]
+        while left:
+            view = left.pop()
+            if view not in seen:
+                seen.add(view)
+                if isinstance(view.source, str):
+                    return False
+                left += view.source.taken if isinstance(view.source, _Applied) else ()
+        return True
 
     def lost(self, why: str) -> View:
         """Return the view as a value that is not followed, for a given reason."""
@@ -134,10 +143,7 @@ def applied(eqn: JaxprEqn, taken: Sequence[View], depth: int) -> list[View]:
     return [view.lost(unknown) for view in views] if unknown else views
 
 
-_CASTS = (
-    "copy", "copy_p", "name", "reduce_precision", "reshard", "sharding_constraint",
-    "stop_gradient",
-)  # fmt: skip
+_CASTS = ("copy", "copy_p", "name", "reduce_precision", "reshard", "sharding_constraint", "stop_gradient")
 _SAME_ENTRIES = (*MOVES, *AS_THEY_ARE, *_CASTS)
 _REPEATS = ("broadcast_in_dim", "gather", "tile")
 _SCALES = ("add", "add_any", "div", "mul", "neg", "select_n", "sub")

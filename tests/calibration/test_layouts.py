@@ -311,6 +311,11 @@ def a_fixed_mask(p, x):
 
 
 @layout(w=(4, 3))
+def a_random_mask(p, x):
+    return x @ (p["w"] * jax.random.bernoulli(jax.random.PRNGKey(0), shape=(4, 3)).astype(jnp.float32))
+
+
+@layout(w=(4, 3))
 def a_factor(p, x):
     return x @ (p["w"] / 2.0)
 

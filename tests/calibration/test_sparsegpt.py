@@ -92,10 +92,11 @@ def test_with_fewer_rows_than_inputs_it_stays_finite():
 
 def test_inputs_that_are_always_0_lose_their_weights_first():
     weights, x = given()
-    x = x.copy()
-    x[:, :4] = 0
+    x = jnp.asarray(x).at[:, :4].set(0)
     _, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x], 0.8, block=20)
     assert not mask["w"][:4].any() and mask["w"].sum() == 96
+    _, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x.at[:, 6:8].set(0)], units="2:4")
+    assert not mask["w"][6:8].any() and mask["w"][4:6].all()
     whole, _ = jaxarch.sparsegpt(apply, {"w": weights}, [x], 1.0)
     assert (whole["w"] == weights).all()
 
