@@ -43,6 +43,7 @@ from jaxarch._internal.trees import (
     restructured,
     select_floating,
 )
+from jaxarch.calibration._ria import ria
 from jaxarch.calibration._wanda import wanda
 from jaxarch.structure._paths import Sums, added, held_sums, open_sums
 from jaxarch.structure._tracing import traced
@@ -59,6 +60,7 @@ __all__ = [
     "ntk_sap",
     "path_exclusion",
     "prospr",
+    "ria",
     "snip",
     "synflow",
     "taylor",

@@ -45,6 +45,20 @@ def wanda(params: PyTree, calibration: Calibration, where: Where | None = None) 
       >>> jaxarch.saliency.wanda(params, calibration)["kernel"].tolist()  # norms 5 and 1
       [[5.0, 10.0], [3.0, 0.5]]
     """
+    selection, squares = squared_inputs(params, calibration, where)
+
+    def scores(theta: Array, of: Array) -> Array:
+        return jnp.abs(theta.astype(of.dtype)) * jnp.sqrt(of)
+
+    return map_selected(scores, selection, squares)
+
+
+def squared_inputs(params: PyTree, calibration: Calibration, where: Where | None) -> tuple[PyTree, PyTree]:
+    """Return the selected parameters, and the squared inputs of their connections.
+
+    Raises:
+      ArgumentError: anything but a calibration of these parameters; a leaf whose inputs are not known.
+    """
     check_instance("calibration", calibration, Calibration, "the result of jaxarch.calibrate")
     calibration.check_fits(params)
     selection = select_floating(params, calibration if where is None else where)
@@ -53,8 +67,4 @@ def wanda(params: PyTree, calibration: Calibration, where: Where | None = None) 
         if path not in squares:
             why = calibration.left.get(path, "it was not calibrated")
             raise ArgumentError(f"where: the inputs of {path!r} are not known: {why}")
-
-    def scores(theta: Array, of: Array) -> Array:
-        return jnp.abs(theta.astype(of.dtype)) * jnp.sqrt(of)
-
-    return map_selected(scores, selection, placed(squares, selection))
+    return selection, placed(squares, selection)

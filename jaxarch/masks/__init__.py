@@ -42,6 +42,7 @@ from jaxarch.masks._largest import erk_densities as erk_densities
 from jaxarch.masks._largest import percentile_thresholds as percentile_thresholds
 from jaxarch.masks._largest import threshold_mask as threshold_mask
 from jaxarch.masks._largest import top_k as top_k
+from jaxarch.masks._outliers import owl_densities as owl_densities
 from jaxarch.masks._per_output import PerOutput as PerOutput
 from jaxarch.masks._sized import sized_mask as sized_mask
 from jaxarch.masks._units import Blocks as Blocks
