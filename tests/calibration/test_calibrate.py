@@ -42,6 +42,17 @@ def test_padding_does_not_count():
         np.testing.assert_allclose(of.squares(PARAMS)[path], expected, rtol=1e-5)
 
 
+def test_padding_does_not_count_in_rows_that_are_flattened():
+    def flattened(params, batch):
+        return apply(params, batch[0].reshape(-1, 4))
+
+    there = jnp.arange(5)[None] < jnp.array([[3], [5]])
+    batch = X.reshape(2, 5, 4), there
+    of = jaxarch.calibrate(flattened, PARAMS, [batch], valid=lambda batch: batch[1]).squares(PARAMS)
+    for path, expected in squares([X.reshape(2, 5, 4)[there]]).items():
+        np.testing.assert_allclose(of[path], expected, rtol=1e-5)
+
+
 def test_rows_that_padding_does_not_fit_are_named():
     def model(params, batch):
         return apply(params, batch[0].sum(1))

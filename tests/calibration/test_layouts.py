@@ -79,6 +79,11 @@ def a_matrix_for_each_head(p, x):
     return jnp.einsum("bhk,hkd->bhd", x.reshape(-1, 2, 2), p["w"])
 
 
+@layout(w=(4, 3))
+def matrices_one_below_the_other(p, x):
+    return jnp.einsum("bhk,hkd->bhd", x.reshape(-1, 2, 2), p["w"].reshape(2, 2, 3))
+
+
 @layout(w=(4, 6))
 def fused_and_split_afterwards(p, x):
     return jnp.split(x @ p["w"], 3, axis=1)
@@ -489,3 +494,18 @@ def test_second_moments_are_products_of_derivatives(name):
                 if (column >= 0).all():
                     own = by_entry[:, column].astype(float)
                     np.testing.assert_allclose(products[block], own.T @ own, rtol=2e-5, atol=2e-5)
+
+
+def test_inputs_are_the_axes_that_all_products_sum_over():
+    assert calibration("experts by einsum").inputs == {"w": (1,)}
+    assert calibration("out of heads").inputs == {"w": (0, 1)}
+    assert calibration("a convolution").inputs == {"w": (0, 1, 2)}
+    # Its products disagree; and here one axis counts matrices and inputs.
+    assert calibration("a matrix and its transpose").inputs == {}
+    assert calibration("matrices one below the other").inputs == {}
+
+
+def test_a_reason_names_where_a_leaf_is_lost():
+    assert calibration("a branch that chooses its weight").left["w"] == "a branch chooses it"
+    assert calibration("a leaf beside itself").left["w"].startswith("its entries are repeated")
+    assert calibration("a cast to integers").left["w"] == "it is cast to int8"

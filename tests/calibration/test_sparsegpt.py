@@ -145,6 +145,26 @@ def test_layers_of_a_scan_are_pruned_like_single_layers():
     np.testing.assert_allclose(together["w"], jnp.stack(list(alone.values())), rtol=1e-4, atol=1e-5)
 
 
+def test_a_weight_that_two_products_use_is_pruned_for_the_inputs_of_both():
+    def twice(params, x):
+        return x @ params["w"], (x[::-1] ** 2) @ params["w"]
+
+    weights, x = given()
+    once, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x, x[::-1] ** 2], 0.5)
+    both, mask_of_both = jaxarch.sparsegpt(twice, {"w": weights}, [x], 0.5)
+    assert (mask["w"] == mask_of_both["w"]).all()
+    np.testing.assert_allclose(both["w"], once["w"], rtol=1e-3, atol=1e-3)
+
+
+def test_a_weight_that_is_read_in_part_is_refused():
+    def model(params, x):
+        return x @ params["w"][:, :2]
+
+    weights, x = given()
+    with pytest.raises(jaxarch.ArgumentError, match="no product reads 80 of its 120 entries; leave it out"):
+        jaxarch.sparsegpt(model, {"w": weights}, [x], 0.5, where="w")
+
+
 def test_little_memory_changes_nothing():
     layers, x = stacked()
 
