@@ -147,7 +147,7 @@ def test_layers_of_a_scan_are_pruned_like_single_layers():
 
 def test_a_weight_that_two_products_use_is_pruned_for_the_inputs_of_both():
     def twice(params, x):
-        return x @ params["w"], (x[::-1] ** 2) @ params["w"]
+        return x @ params["w"], (x[::-1] ** 2) @ params["w"].T.T  # another way to the same matrix
 
     weights, x = given()
     once, mask = jaxarch.sparsegpt(apply, {"w": weights}, [x, x[::-1] ** 2], 0.5)
