@@ -58,7 +58,7 @@ class Calibration:
         """Return whether a leaf is a weight whose inputs are known."""
         return any(use.place is not None for use, _ in self._of(path))
 
-    @property
+    @functools.cached_property
     def inputs(self) -> dict[str, tuple[int, ...]]:
         """By path, the axes of a weight along which its inputs lie, for `masks.PerOutput`.
 
@@ -121,12 +121,16 @@ class Calibration:
             if use.place is None or use.view.forms[path].scaled:
                 how = "inputs look it up" if use.place is None else "other arrays scale it"
                 raise ArgumentError(f"params: {path!r} is no matrix: {how}; leave it out with `where`")
-            places = np.asarray(_matrices(use, Places(self._shapes, path).of(use.view)))
-            products = moments.products
+            places, products = self._places(path, use), moments.products
             if products is not None:
                 products = products.reshape(-1, *products.shape[-2:])
-            found.append((places.reshape(-1, *places.shape[-2:]), products))
+            found.append((places, products))
         return found
+
+    def _places(self, path: str, use: Use) -> np.ndarray:
+        """Return the places of a leaf's entries in a use's matrices, shape (blocks, inputs, outputs)."""
+        places = np.asarray(_matrices(use, Places(self._shapes, path).of(use.view)))
+        return places.reshape(-1, *places.shape[-2:])
 
     def _of(self, path: str) -> list[tuple[Use, Any]]:
         if path in self.left:
@@ -144,16 +148,17 @@ class Calibration:
         return automatic(squares, leaf, leaves, [of for _, of in self._of(path)], like=leaf)
 
     def _inputs(self, path: str) -> tuple[int, ...] | None:
-        outputs = [self._outputs(path, use) for use, _ in self._of(path) if use.place is not None]
-        return None if None in outputs or len({*outputs}) != 1 else outputs[0]
+        """Return the axes of a leaf along which its inputs lie, if all its products agree."""
+        found = [self._inputs_of(path, use) for use, _ in self._of(path) if use.place is not None]
+        return None if None in found or len({*found}) != 1 else found[0]
 
-    def _outputs(self, path: str, use: Use) -> tuple[int, ...] | None:
+    def _inputs_of(self, path: str, use: Use) -> tuple[int, ...] | None:
+        """Return the axes of a leaf along which its inputs in one product lie: the output stays the same."""
         if use.view.forms[path].scaled:
             return None
-        places = np.asarray(Places(self._shapes, path).of(use.view))
-        matrices = _matrices(use, places)
+        matrices = self._places(path, use)
         output = np.full(self._shapes[path].size, -1)
-        numbers = np.arange(matrices[..., :1, :].size).reshape(matrices[..., :1, :].shape)
+        numbers = np.arange(matrices[:, :1].size).reshape(matrices[:, :1].shape)
         there = matrices >= 0
         output[matrices[there]] = np.broadcast_to(numbers, matrices.shape)[there]
         output = output.reshape(self._shapes[path].shape)
@@ -257,11 +262,15 @@ def captured(
     return calibration
 
 
-def bytes_of_products(
-    function: Callable[[PyTree, PyTree], Any], params: PyTree, batch: PyTree, valid: Valid | None
-) -> dict[str, int]:
-    """Return the bytes of the second moments between the inputs of each leaf's products, by path."""
-    return _Stream(function, params, None, valid, with_products=True).bytes_of_products(batch)
+def outline(
+    function: Callable[[PyTree, PyTree], Any], params: PyTree, batch: PyTree
+) -> tuple[Calibration, dict[str, int]]:
+    """Return how products read a model's leaves, without running it.
+
+    Returns:
+      A calibration without moments; and by path, the bytes of the second moments that a leaf needs.
+    """
+    return _Stream(function, params, None, None, with_products=True).outline(batch)
 
 
 def check_batches(batches: object) -> None:
@@ -375,15 +384,17 @@ class _Stream:
             self._sums[key] = _added(self._sums[key], of) if key in self._sums else of
         self.batches += 1
 
-    def bytes_of_products(self, batch: PyTree) -> dict[str, int]:
-        """Return the bytes of second moments that each leaf needs; nothing is run."""
-        uses = self._program(batch).uses.values()
-        found: dict[str, int] = {}
-        for use, moments in zip(uses, jax.eval_shape(self._run, batch), strict=True):
-            for path in use.paths if use.place is not None else ():
-                products = moments.products
-                found[path] = found.get(path, 0) + products.size * products.dtype.itemsize
-        return found
+    def outline(self, batch: PyTree) -> tuple[Calibration, dict[str, int]]:
+        """Return a calibration without moments, and the bytes of second moments that each leaf needs."""
+        uses = self._program(batch).uses
+        shapes = dict(zip(uses, jax.eval_shape(self._run, batch), strict=True))
+        sizes: dict[str, int] = {}
+        for key, use in uses.items():
+            if use.place is not None:
+                products, shapes[key] = shapes[key].products, shapes[key]._replace(products=None)
+                for path in use.paths:
+                    sizes[path] = sizes.get(path, 0) + products.size * products.dtype.itemsize
+        return self._calibration(shapes), sizes
 
     def result(self) -> Calibration:
         """Return the sums.
@@ -398,12 +409,15 @@ class _Stream:
                     f"batches: inputs of {use.paths[0]!r} are NaN or infinite; look at the batches, "
                     "and at the dtype of the model"
                 )
+        return self._calibration(self._sums)
+
+    def _calibration(self, moments: Mapping[Hashable, Any]) -> Calibration:
         known = {path for use in self._uses.values() for path in use.paths}
         left = {}
         for path in self._shapes if self._wanted is None else sorted(self._wanted):
             if path in self._missed or path not in known:
                 left[path] = self._missed.get(path, _unread(self._shapes[path]))
-        return Calibration(left, self.batches, self._uses, self._sums, self._shapes)
+        return Calibration(left, self.batches, self._uses, moments, self._shapes)
 
     def _run(self, batch: PyTree) -> list[Any]:
         return _moments(

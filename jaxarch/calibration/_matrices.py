@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from jaxarch._internal.trees import PyTree, named_leaves
 from jaxarch.calibration._calibrate import (
     Calibration,
     Valid,
-    bytes_of_products,
     captured,
     check_batches,
 )
@@ -116,6 +115,7 @@ def layers_of(
     batches: Sequence[PyTree],
     selection: PyTree,
     valid: Valid | None,
+    sizes: Mapping[str, int],
     memory: int,
 ) -> Iterator[Layer]:
     """Yield selected leaves with the second moments of their inputs.
@@ -126,10 +126,11 @@ def layers_of(
       batches: batches of examples, which are read once for each group of leaves.
       selection: the leaves, `None` elsewhere.
       valid: see `calibrate`.
+      sizes: the bytes of second moments that each leaf needs, by path.
       memory: bytes of second moments that are held at a time; at least those of one leaf are.
     """
     leaves = named_leaves(selection)
-    for paths in _groups(function, params, batches, valid, [*leaves], memory):
+    for paths in _groups([*leaves], sizes, memory):
         calibration = captured(
             function, params, batches, lambda path, leaf, of=paths: path in of, valid, with_products=True
         )
@@ -137,11 +138,8 @@ def layers_of(
             yield Layer(path, leaves[path], matrices_of(calibration, path))
 
 
-def solvable(
-    function: Callable[[PyTree, PyTree], Any], params: PyTree, batch: PyTree, valid: Valid | None
-) -> Callable[[str, Any], bool]:
+def solvable(calibration: Calibration, params: PyTree) -> Callable[[str, Any], bool]:
     """Return a predicate that selects all weights that products read as matrices; warn of the others."""
-    calibration = captured(function, params, [batch], None, valid, with_products=False)
     found = []
     for path, leaf in named_leaves(params).items():
         try:
@@ -155,16 +153,8 @@ def solvable(
     return lambda path, leaf: path in found
 
 
-def _groups(
-    function: Callable[[PyTree, PyTree], Any],
-    params: PyTree,
-    batches: Sequence[PyTree],
-    valid: Valid | None,
-    paths: Sequence[str],
-    memory: int,
-) -> list[list[str]]:
+def _groups(paths: Sequence[str], sizes: Mapping[str, int], memory: int) -> list[list[str]]:
     """Divide leaves into groups whose second moments fit into memory together, in their order."""
-    sizes = bytes_of_products(function, params, batches[0], valid)
     groups: list[list[str]] = [[]]
     held = 0
     for path in paths:

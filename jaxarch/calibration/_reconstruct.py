@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from jaxarch._internal.errors import ArgumentError, check_concrete, check_count, check_one_positive
 from jaxarch._internal.trees import PyTree, merge, named_leaves, placed, select_floating
-from jaxarch.calibration._calibrate import Valid
+from jaxarch.calibration._calibrate import Valid, outline
 from jaxarch.calibration._matrices import MEMORY, layers_of, listed
 from jaxarch.masks import check_booleans, check_fits
 
@@ -76,8 +76,9 @@ def reconstruct(
     if not masked:
         raise ArgumentError("mask: no leaf is masked")
     selection = select_floating(params, lambda path, leaf: path in masked)
+    _, sizes = outline(function, params, batches[0])
     found = {}
-    for layer in layers_of(function, params, batches, selection, valid, memory):
+    for layer in layers_of(function, params, batches, selection, valid, sizes, memory):
         parts = zip(layer.parts(layer.leaf), layer.parts(masked[layer.path]), layer.matrices, strict=True)
         made = [_solve(dense, kept, matrix.products, damping, steps) for dense, kept, matrix in parts]
         found[layer.path] = layer.joined(made, layer.leaf.dtype)

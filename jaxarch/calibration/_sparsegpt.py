@@ -14,7 +14,7 @@ from jax.scipy.linalg import solve_triangular
 
 from jaxarch._internal.errors import ArgumentError, check_concrete, check_count, check_one_positive, shown
 from jaxarch._internal.trees import PyTree, Where, merge, named_leaves, placed, select_floating
-from jaxarch.calibration._calibrate import Valid
+from jaxarch.calibration._calibrate import Valid, outline
 from jaxarch.calibration._matrices import MEMORY, Layer, layers_of, listed, solvable
 from jaxarch.masks._largest import counts_kept
 from jaxarch.masks._units import Connections, NOfM, UnitsLike, as_units
@@ -87,11 +87,11 @@ def sparsegpt(
     check_count("block", block)
     check_count("memory", memory)
     damping, batches = float(damping), listed(batches)
-    chosen = solvable(function, params, batches[0], valid) if where is None else where
-    selection = select_floating(params, chosen)
+    read, sizes = outline(function, params, batches[0])
+    selection = select_floating(params, solvable(read, params) if where is None else where)
     counts = _counts(selection, density, together)
     weights, mask = {}, {}
-    for layer in layers_of(function, params, batches, selection, valid, memory):
+    for layer in layers_of(function, params, batches, selection, valid, sizes, memory):
         made = [
             _pruned(layer.path, values, matrix.products, count, damping, block, together)
             for values, matrix, count in zip(

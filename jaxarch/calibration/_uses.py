@@ -12,11 +12,11 @@ from jax.extend.core import Literal
 
 from jaxarch.calibration._layouts import has_rows
 from jaxarch.calibration._views import Form, Reading, View, applied, constant_view, leaf_view
-from jaxarch.structure._flow import AS_THEY_ARE, MOVES, PRODUCTS, Program, Step, literal, shape_of
+from jaxarch.structure._flow import AS_THEY_ARE, LOOKUPS, MOVES, PRODUCTS, Program, Step, literal, shape_of
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._tracing import passed_on
 
-_LOOKUPS = ("dynamic_slice", "gather")
+_PRODUCTS = (*PRODUCTS, "ragged_dot_general")
 _MOST = 10**6
 """The largest number of values of carried constants, over all rounds, that are computed."""
 
@@ -134,23 +134,23 @@ def _step(step: Step, values: _Values, depth: int, uses: Uses) -> Sequence[View 
     if len(views) == len(taken) and not step.programs:
         return applied(step.eqn, views, depth)
     looked = tuple(path for value in values if isinstance(value, _Looked) for path in value.paths)
-    if name in _LOOKUPS and taken[0] is not None:
+    if name in LOOKUPS and taken[0] is not None:
         looked = tuple(taken[0].forms)
-    elif name in PRODUCTS and taken[0] is taken[1]:
+    elif name in _PRODUCTS and taken[0] is None and taken[1] is None:
         # As where each example has its own expert: the inputs of these rows are those of the product.
         uses.miss(dict.fromkeys(looked, "rows of it that inputs choose are a factor of a product"))
     _note(step, taken, uses)
-    is_moved = name in (*MOVES, *AS_THEY_ARE, *_LOOKUPS, "convert_element_type")
+    is_moved = name in (*MOVES, *AS_THEY_ARE, *LOOKUPS, "convert_element_type")
     return [_Looked(looked) if looked and is_moved else None] * len(step.eqn.outvars)
 
 
 def _note(step: Step, taken: _Views, uses: Uses) -> None:
     """Record the uses of leaves in an equation that depends on the inputs."""
     name, place, view = step.eqn.primitive.name, None, None
-    if name in (*PRODUCTS, "ragged_dot_general") and None in taken[:2]:
+    if name in _PRODUCTS and None in taken[:2]:
         place = taken.index(None)
         view = taken[1 - place] if has_rows(step, place) else None
-    elif name in _LOOKUPS:
+    elif name in LOOKUPS:
         view = taken[0]
     if view is None:
         _miss(taken, f"it meets the inputs in {name!r}", uses)

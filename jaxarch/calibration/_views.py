@@ -22,11 +22,10 @@ from jax import Array
 from jax.extend.core import JaxprEqn
 
 from jaxarch._internal.trees import is_key
-from jaxarch.structure._flow import AS_THEY_ARE, MOVES, bind, shape_of
+from jaxarch.structure._flow import AS_THEY_ARE, LOOKUPS, MOVES, bind, shape_of
 
 Leaves = Mapping[str, Any]
 """The leaves of a model by path."""
-
 
 _FEW = 64
 """The largest number of entries by which constants are compared; larger ones are compared by identity."""
@@ -147,7 +146,6 @@ _CASTS = ("copy", "copy_p", "name", "reduce_precision", "reshard", "sharding_con
 _SAME_ENTRIES = (*MOVES, *AS_THEY_ARE, *_CASTS)
 _REPEATS = ("broadcast_in_dim", "gather", "tile")
 _SCALES = ("add", "add_any", "div", "mul", "neg", "select_n", "sub")
-_LOOKUPS = ("dynamic_slice", "gather")
 
 
 def _form(eqn: JaxprEqn, forms: Sequence[Form | None]) -> Form:
@@ -164,7 +162,7 @@ def _form(eqn: JaxprEqn, forms: Sequence[Form | None]) -> Form:
         repeated = joined.repeated or len(there) > 1 or (name in _REPEATS and grown)
         return joined._replace(repeated=repeated)
     places = [place for place, _ in there]
-    if name in _LOOKUPS and places == [0]:
+    if name in LOOKUPS and places == [0]:
         return joined._replace(repeated=joined.repeated or name == "gather")
     # `1 / w` and a choice by the leaf are not linear in it.
     fits = {"div": [0], "select_n": None}.get(name, places)

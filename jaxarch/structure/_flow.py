@@ -187,6 +187,9 @@ CALLED = (*CALLS, *OWN_DERIVATIVE)
 PRODUCTS = ("dot_general", "conv_general_dilated")
 """Sums of products of two factors."""
 
+LOOKUPS = ("dynamic_slice", "gather")
+"""Primitives that take parts of their first input, at places that the other inputs choose."""
+
 
 def inner(eqn: JaxprEqn) -> ClosedJaxpr:
     """Return the program that a primitive calls once, on its own inputs."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from jax.extend.core import Literal as Number
 
 from jaxarch.structure._axes import Axis
-from jaxarch.structure._flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step
+from jaxarch.structure._flow import ENTRYWISE, LOOKUPS, MOVES, REDUCTIONS, Axes, Program, Step
 from jaxarch.structure._scans import scan_counts
 
 Kind = Literal["neurons", "channels", "heads", "experts", "features"]
@@ -214,7 +214,7 @@ def _step(step: Step, taken: Values, meetings: Meetings) -> Values:
         reduced = _atoms(step.inputs[0][axis] for axis in step.eqn.params["axes"])
         meetings.mixed |= reduced
         return [made._replace(compared=made.compared | reduced)] * outputs
-    if name in ("gather", "dynamic_slice") and taken[0].nature < Nature.ACTIVATION:
+    if name in LOOKUPS and taken[0].nature < Nature.ACTIVATION:
         return [Value(_looked_up(step), made.compared, made.chosen)]
     return [Value(Nature.ACTIVATION, made.compared, made.chosen or name in _CHOICES)] * outputs
 

@@ -23,6 +23,7 @@ from jaxarch.structure._flow import (
     ALONG,
     AS_THEY_ARE,
     ENTRYWISE,
+    LOOKUPS,
     MOVES,
     REDUCTIONS,
     WRITES,
@@ -135,7 +136,7 @@ def reached(program: Program, outputs: Sequence[bool], found: set[Axis]) -> list
     return [var in live for var in jaxpr.invars]
 
 
-_PARTS = ("dynamic_slice", "gather", "slice", "split", "unstack")
+_PARTS = (*LOOKUPS, "slice", "split", "unstack")
 
 
 def _summed(step: Step, index: int = 0) -> Sequence[int]:
@@ -369,7 +370,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(ALONG, _along),
     **dict.fromkeys(WRITES, _written),
     **dict.fromkeys(REDUCTIONS, _reduced),
-    **dict.fromkeys(("dynamic_slice", "gather"), _looked_up),
+    **dict.fromkeys(LOOKUPS, _looked_up),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _pooled),
     **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
     "cond": _cond,

@@ -26,7 +26,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from jaxarch._internal.errors import ArgumentError
-from jaxarch.structure._flow import AS_THEY_ARE, CALLED, MOVES, PRODUCTS, bind, inner, literal
+from jaxarch.structure._flow import AS_THEY_ARE, CALLED, LOOKUPS, MOVES, PRODUCTS, bind, inner, literal
 
 _LINEAR = (
     *MOVES, *AS_THEY_ARE, "add", "add_any", "convert_element_type", "copy", "copy_p", "cumsum", "name",
@@ -37,7 +37,6 @@ _SIGNS = ("abs", "neg")
 _STEPS = ("ceil", "floor", "round", "sign", "stop_gradient")
 """Functions whose slope is 0: for paths, their values are numbers like the inputs."""
 _POOLINGS = ("reduce_max", "reduce_window_max")
-_LOOKUPS = ("dynamic_slice", "gather")
 
 
 class Sums(NamedTuple):
@@ -196,7 +195,7 @@ class _Walk:
             **dict.fromkeys((*PRODUCTS, "mul"), self._product),
             **dict.fromkeys(("clamp", "max", "min", "select_n"), self._choice),
             **dict.fromkeys(_POOLINGS, self._pooling),
-            **dict.fromkeys(_LOOKUPS, self._lookup),
+            **dict.fromkeys(LOOKUPS, self._lookup),
             "div": self._quotient,
         }
         return rules.get(name)

@@ -15,7 +15,7 @@ from jaxarch._internal.errors import ArgumentError, is_traced
 from jaxarch._internal.trees import is_key
 from jaxarch.structure._axes import Axis
 from jaxarch.structure._derivatives import run_custom_jvp, run_custom_vjp
-from jaxarch.structure._flow import CALLS_ALONE, Axes, Program, Step, bind, literal, shape_of
+from jaxarch.structure._flow import CALLS_ALONE, LOOKUPS, Axes, Program, Step, bind, literal, shape_of
 from jaxarch.structure._scans import scan_counts
 
 Kept = Mapping[Axis, np.ndarray]
@@ -230,7 +230,7 @@ def _convolution(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(CALLS_ALONE, _call),
     **dict.fromkeys(("remat2", "checkpoint"), _checkpoint),
-    **dict.fromkeys(("dynamic_slice", "gather"), _window_sizes),
+    **dict.fromkeys(LOOKUPS, _window_sizes),
     "broadcast_in_dim": _broadcast,
     "cond": _cond,
     "conv_general_dilated": _convolution,

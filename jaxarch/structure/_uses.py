@@ -20,7 +20,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from jaxarch._internal.errors import ArgumentError, check_function, first_line, shown
 from jaxarch._internal.trees import PyTree, named_leaves
-from jaxarch.structure._flow import CALLED, inner
+from jaxarch.structure._flow import CALLED, LOOKUPS, inner
 from jaxarch.structure._scans import scan_counts
 
 Dims = tuple[tuple[int, ...], ...] | None
@@ -177,7 +177,7 @@ class _Found:
             spec = eqn.params["dimension_numbers"].rhs_spec
             self._use(taken[1], [spec[1]], [spec[0]])
             self._use(taken[0], [eqn.params["dimension_numbers"].lhs_spec[1]], [])
-        elif name in ("gather", "dynamic_slice") and taken[0] and None in taken[1:]:
+        elif name in LOOKUPS and taken[0] and None in taken[1:]:
             self.tables |= dict.fromkeys(taken[0])
         elif not _is_known(name):
             self.unread |= dict.fromkeys(_paths(taken), name)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compilations import compilations
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jaxarch
 
@@ -60,6 +61,16 @@ def test_rows_that_padding_does_not_fit_are_named():
     batch = X.reshape(2, 5, 4), jnp.ones((2, 5), bool)
     with pytest.warns(jaxarch.ResultWarning, match=r"valid: its shape \(2, 5\) does not fit the rows \(2,\)"):
         jaxarch.calibrate(model, PARAMS, [batch], valid=lambda batch: batch[1])
+
+
+def test_steps_on_another_kind_of_mesh_axes_are_run():
+    mesh = jax.make_mesh((1,), ("one",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        split = NamedSharding(mesh, PartitionSpec("one", None))
+        inner = jax.sharding.auto_axes(lambda x: jnp.tanh(x).reshape(-1, 4), out_sharding=split)
+        params, x = jax.device_put((PARAMS, X), split)
+        of = jaxarch.calibrate(lambda params, x: inner(x) @ params["in"], params, [x]).squares(params)
+    np.testing.assert_allclose(of["in"][:, 0], (np.tanh(X) ** 2).sum(0), rtol=1e-5)
 
 
 def test_wanda_keeps_the_weights_of_the_plain_formula():
