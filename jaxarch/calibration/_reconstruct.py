@@ -80,29 +80,44 @@ def reconstruct(
     found = {}
     for layer in layers_of(function, params, batches, selection, valid, sizes, memory):
         parts = zip(layer.parts(layer.leaf), layer.parts(masked[layer.path]), layer.matrices, strict=True)
-        made = [_solve(dense, kept, matrix.products, damping, steps) for dense, kept, matrix in parts]
+        made = [_solved(dense, kept, matrix.products, damping, steps) for dense, kept, matrix in parts]
         found[layer.path] = layer.joined(made, layer.leaf.dtype)
     return merge(placed(found, selection), params)
 
 
 @functools.partial(jax.jit, static_argnames="steps")
-def _solve(dense: Array, kept: Array, products: Array, damping: float, steps: int) -> Array:
+def _solved(dense: Array, kept: Array, products: Array, damping: float, steps: int) -> Array:
     """Solve for matrices of shape (blocks, inputs, outputs) under their mask."""
-    one = functools.partial(_conjugate_gradients, damping=damping, steps=steps)
-    return lax.map(lambda of: one(*of), (dense, kept, products))
+
+    def one(of: tuple[Array, Array, Array]) -> Array:
+        dense, kept, products = of
+        return conjugate_gradients(dense, kept, damped_moments(products, damping), dense, steps)
+
+    return lax.map(one, (dense, kept, products))
 
 
-def _conjugate_gradients(dense: Array, kept: Array, products: Array, damping: float, steps: int) -> Array:
-    """Solve for a matrix of shape (inputs, outputs), for all outputs at once."""
-    squares = jnp.diagonal(products)
-    mean = jnp.where(squares.mean() > 0, squares.mean(), 1)
-    damped = products / mean + damping * jnp.eye(len(products), dtype=products.dtype)
+def damped_moments(products: Array, damping: float) -> Array:
+    """Return second moments over their mean, plus a share of it: `H / mean(diag(X^T X))`."""
+    mean = jnp.diagonal(products).mean()
+    return products / jnp.where(mean > 0, mean, 1) + damping * jnp.eye(len(products), dtype=products.dtype)
+
+
+def conjugate_gradients(dense: Array, kept: Array, damped: Array, start: Array, steps: int) -> Array:
+    """Solve for a matrix of shape (inputs, outputs), for all outputs at once.
+
+    Args:
+      dense: the dense weights.
+      kept: the mask.
+      damped: the damped moments of the inputs.
+      start: weights to begin at.
+      steps: the number of steps.
+    """
     scale = 1 / jnp.diagonal(damped)[:, None]
 
     def gradient(change: Array) -> Array:
         return jnp.where(kept, jnp.matmul(damped, change, precision=lax.Precision.HIGHEST), 0)
 
-    weights = jnp.where(kept, dense, 0)
+    weights = jnp.where(kept, start, 0)
     residual = gradient(dense - weights)
     direction = scale * residual
     size = (residual * direction).sum(0, keepdims=True)
@@ -121,5 +136,5 @@ def _conjugate_gradients(dense: Array, kept: Array, products: Array, damping: fl
         turn = after / jnp.where(goes_on, size, 1)
         return (weights, residual, scale * residual + turn * direction, after), None
 
-    start: tuple[Array, ...] = (weights, residual, direction, size)
-    return lax.scan(step, start, None, length=steps)[0][0]
+    first: tuple[Array, ...] = (weights, residual, direction, size)
+    return lax.scan(step, first, None, length=steps)[0][0]

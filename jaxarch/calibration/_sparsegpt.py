@@ -12,12 +12,14 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-from jaxarch._internal.errors import ArgumentError, check_concrete, check_count, check_one_positive, shown
-from jaxarch._internal.trees import PyTree, Where, merge, named_leaves, placed, select_floating
-from jaxarch.calibration._calibrate import Valid, outline
-from jaxarch.calibration._matrices import MEMORY, Layer, layers_of, listed, solvable
-from jaxarch.masks._largest import counts_kept
-from jaxarch.masks._units import Connections, NOfM, UnitsLike, as_units
+from jaxarch._internal.errors import check_count, check_one_positive
+from jaxarch._internal.order_statistics import largest_along
+from jaxarch._internal.trees import PyTree, Where
+from jaxarch.calibration._calibrate import Valid
+from jaxarch.calibration._matrices import MEMORY
+from jaxarch.calibration._pruning import Pattern, pruned_by, rounded
+from jaxarch.masks._largest import top_k
+from jaxarch.masks._units import UnitsLike
 
 
 def sparsegpt(
@@ -79,85 +81,45 @@ def sparsegpt(
       >>> mask["kernel"].ravel().tolist(), pruned["kernel"].ravel().round(1)  # 1 + 0.9 - 2
       ([False, False, True], Array([ 0. ,  0. , -0.1], dtype=float32))
     """
-    together = as_units(units)
-    if not isinstance(together, (Connections, NOfM)):
-        raise ArgumentError(f"units: expected single connections or N:M, got {shown(units)}")
-    check_concrete("density", density)
     check_one_positive("damping", damping)
     check_count("block", block)
-    check_count("memory", memory)
-    damping, batches = float(damping), listed(batches)
-    read, sizes = outline(function, params, batches[0])
-    selection = select_floating(params, solvable(read, params) if where is None else where)
-    counts = _counts(selection, density, together)
-    weights, mask = {}, {}
-    for layer in layers_of(function, params, batches, selection, valid, sizes, memory):
-        made = [
-            _pruned(layer.path, values, matrix.products, count, damping, block, together)
-            for values, matrix, count in zip(
-                layer.parts(layer.leaf), layer.matrices, _shares(counts[layer.path], layer), strict=True
-            )
-        ]
-        weights[layer.path] = layer.joined([of for of, _ in made], layer.leaf.dtype)
-        mask[layer.path] = layer.joined([of for _, of in made], bool)
-        if not bool(jnp.isfinite(weights[layer.path]).all()):
-            raise ArgumentError(
-                f"damping: {damping:g} is too little for the inputs of {layer.path!r}, which are nearly "
-                "dependent; give 0.01 or more"
-            )
-    return merge(placed(weights, selection), params), placed(mask, selection)
-
-
-def _counts(selection: PyTree, density: Any, units: Connections | NOfM) -> dict[str, int]:
-    """Return how many connections each leaf keeps."""
-    leaves = named_leaves(selection)
-    if isinstance(units, NOfM):
-        units.counts(selection, density)
-        return {path: leaf.size * units.n // units.m for path, leaf in leaves.items()}
-    if density is None:
-        raise ArgumentError("density: expected a fraction in (0, 1], or units such as '2:4'; got None")
-    counts = counts_kept(selection, density, "global" if isinstance(density, Mapping) else "layer")
-    return dict(zip(leaves, map(int, counts), strict=True))
-
-
-def _shares(count: int, layer: Layer) -> list[np.ndarray]:
-    """Divide a leaf's count among the blocks of its matrices, in proportion to their sizes."""
-    sizes = [np.full(len(matrix.places), matrix.places[0].size) for matrix in layer.matrices]
-    ends = _rounded(np.cumsum(np.concatenate(sizes)) / np.size(layer.leaf) * count)
-    return np.split(np.diff(ends, prepend=0), np.cumsum([len(of) for of in sizes])[:-1])
-
-
-def _rounded(shares: np.ndarray) -> np.ndarray:
-    """Round halves up, so that no difference of neighbors is rounded by 1 or more."""
-    return np.floor(shares + 0.5).astype(np.int32)
+    pruner = functools.partial(_pruned, damping=float(damping), block=block)
+    return pruned_by(
+        pruner,
+        function,
+        params,
+        batches,
+        density,
+        units,
+        where=where,
+        valid=valid,
+        damping=damping,
+        memory=memory,
+    )
 
 
 def _pruned(
-    path: str,
     weights: Array,
     products: Array,
     counts: np.ndarray,
+    pattern: Pattern,
     damping: float,
     block: int,
-    units: Connections | NOfM,
 ) -> tuple[Array, Array]:
     """Prune matrices of shape (blocks, inputs, outputs), and return them with their masks."""
     inputs = weights.shape[1]
-    if isinstance(units, NOfM):
-        if inputs % units.m:
-            raise ArgumentError(f"units: {units.m} does not divide the {inputs} inputs of {path!r}")
-        block = units.m * max(block // units.m, 1)
+    if pattern:
+        block = pattern[1] * max(block // pattern[1], 1)
     block = min(block, inputs)
     # What each block of inputs keeps: the sums from the first block on are rounded, so that nothing is lost.
     ends = np.minimum(np.arange(1, -(-inputs // block) + 1) * block, inputs) / inputs
-    kept = np.diff(_rounded(ends * counts[:, None]), prepend=0)
-    pattern = (units.n, units.m) if isinstance(units, NOfM) else None
+    kept = np.diff(rounded(ends * counts[:, None]), prepend=0)
     return _all_blocks(weights.swapaxes(1, 2), products, jnp.asarray(kept), damping, block, pattern)
 
 
 @functools.partial(jax.jit, static_argnames=("block", "pattern"))
 def _all_blocks(
-    weights: Array, products: Array, kept: Array, damping: float, block: int, pattern: tuple[int, int] | None
+    weights: Array, products: Array, kept: Array, damping: float, block: int, pattern: Pattern
 ) -> tuple[Array, Array]:
     """Prune each of several matrices, one after the other."""
     one = functools.partial(_one, damping=damping, block=block, pattern=pattern)
@@ -171,7 +133,7 @@ def _one(
     kept: Array,
     damping: float,
     block: int,
-    pattern: tuple[int, int] | None,
+    pattern: Pattern,
 ) -> tuple[Array, Array]:
     """Prune a matrix of shape (outputs, inputs), block after block of inputs."""
     outputs, inputs = weights.shape
@@ -193,7 +155,8 @@ def _one(
         there = start + jnp.arange(block) < inputs
         chosen = jnp.zeros(own.shape, bool)
         if pattern is None:
-            chosen = _largest((own * worth_of_block[None]) ** 2, count, there)
+            costs = jnp.where(there[None], (own * worth_of_block[None]) ** 2, -1)
+            chosen = top_k(costs, count)
         made, mask, errors = _columns(own, among, worth_of_block, chosen, pattern)
         later = jnp.where((jnp.arange(weights.shape[1]) >= start + block)[None], rows, 0)
         weights = weights - jnp.matmul(errors, later, precision=lax.Precision.HIGHEST)
@@ -217,14 +180,8 @@ def _upper(products: Array, mean: Array, damping: float) -> Array:
     return inverse[::-1, ::-1] / jnp.sqrt(mean)
 
 
-def _largest(costs: Array, count: Array, there: Array) -> Array:
-    """Mark the weights of a block whose removal costs the most."""
-    rank = jnp.argsort(jnp.argsort(-jnp.where(there[None], costs, -jnp.inf).ravel()))
-    return (rank < count).reshape(costs.shape)
-
-
 def _columns(
-    weights: Array, upper: Array, worth: Array, mask: Array, pattern: tuple[int, int] | None
+    weights: Array, upper: Array, worth: Array, mask: Array, pattern: Pattern
 ) -> tuple[Array, Array, Array]:
     """Remove the weights of a block, input after input; return the others, the mask and the errors.
 
@@ -236,8 +193,7 @@ def _columns(
     def choose(weights: Array, mask: Array, index: Array) -> Array:
         own = lax.dynamic_slice_in_dim(weights, index, m, 1)
         costs = (own * lax.dynamic_slice_in_dim(worth, index, m)[None]) ** 2
-        rank = jnp.argsort(jnp.argsort(-costs, axis=1), axis=1)
-        return lax.dynamic_update_slice_in_dim(mask, rank < n, index, 1)
+        return lax.dynamic_update_slice_in_dim(mask, largest_along(costs, n), index, 1)
 
     def step(carry: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Array]:
         weights, mask = carry

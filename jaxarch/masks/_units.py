@@ -24,6 +24,7 @@ from jax.tree_util import tree_flatten_with_path
 
 from jaxarch._internal.errors import ArgumentError, is_traced, shown
 from jaxarch._internal.kernels import not_matrices
+from jaxarch._internal.order_statistics import largest_along
 from jaxarch._internal.trees import PyTree, map_selected, named_leaves, path_name
 from jaxarch.masks._gradient import hard_mask
 from jaxarch.masks._largest import check_density, counts_kept, largest_of, mask_of, rounded_counts, top_k
@@ -383,11 +384,10 @@ class NOfM(Units):
         """Mark the N largest of every M: of equal scores the first, NaN last, and fewer if fewer are left."""
 
         def first(rows: Array) -> Array:
-            # A second argsort turns the order into ranks: the place that each entry would be sorted to.
-            return jnp.argsort(jnp.argsort(-_floating(rows), axis=-1), axis=-1) < self.n
+            return largest_along(rows, self.n)
 
         def first_left(rows: Array, there: Array) -> Array:
-            return (jnp.argsort(jnp.lexsort((-_floating(rows), ~there), axis=-1), axis=-1) < self.n) & there
+            return largest_along(jnp.where(there, _floating(rows), jnp.nan), self.n) & there
 
         if left is None:
             return _map_named(lambda path, leaf: self._by_rows(first, path, leaf), values)
