@@ -12,7 +12,7 @@ import numpy as np
 
 import jaxarch
 
-DENSITIES = ["0.7", "0.5", "2:4", "4:8", "0.3"]
+DENSITIES = ("0.7", "0.5", "2:4", "4:8", "0.3")
 
 
 class Model(NamedTuple):
@@ -111,11 +111,16 @@ METHODS: dict[str, Method] = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser, calibration: int, methods: Sequence[str]) -> None:
+def add_options(
+    parser: argparse.ArgumentParser,
+    calibration: int,
+    methods: Sequence[str],
+    densities: Sequence[str] = DENSITIES,
+) -> None:
     """Add the options of a comparison."""
     parser.add_argument("--draws", type=int, default=3, help="calibration sets (default: 3)")
     parser.add_argument("--calibration", type=int, nargs="+", default=[calibration], help="examples in each")
-    parser.add_argument("--densities", nargs="+", default=DENSITIES, help="densities, or patterns N:M")
+    parser.add_argument("--densities", nargs="+", default=[*densities], help="densities, or patterns N:M")
     parser.add_argument("--methods", nargs="+", choices=methods, default=[*methods])
 
 

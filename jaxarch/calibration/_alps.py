@@ -64,7 +64,8 @@ def alps(
       params: the parameters of a trained model.
       batches: batches of examples, read once for each group of leaves that fit into `memory` together.
       density: d, the share of connections that is kept in each leaf, in (0, 1], or by path.
-      units: `None` for single connections, or N:M along the inputs in their order, such as `"2:4"`.
+      units: `None` for single connections, or N:M along the axis of inputs, such as `"2:4"`: channels for
+        convolutions. `masks.NOfM` takes another axis.
       where: the leaves that are pruned; see `sparsegpt`.
       valid: see `calibrate`.
       damping: the share of the mean squared input that is added to each.

@@ -12,10 +12,11 @@ from jax import Array
 from jaxarch._internal.errors import ArgumentError, check_concrete, check_count, check_one_positive, shown
 from jaxarch._internal.trees import PyTree, Where, merge, named_leaves, placed, select_floating
 from jaxarch.calibration._calibrate import Valid, outline
-from jaxarch.calibration._matrices import Layer, layers_of, listed, solvable
+from jaxarch.calibration._matrices import Layer, Matrix, layers_of, listed, solvable
 from jaxarch.masks._largest import counts_kept
 from jaxarch.masks._sharding import beside
 from jaxarch.masks._units import Connections, NOfM, UnitsLike, as_units
+from jaxarch.structure._uses import weights_of
 
 Pattern = tuple[int, int] | None
 """N and M of an N:M pattern, or `None` for single connections."""
@@ -65,10 +66,13 @@ def pruned_by(
     read, sizes = outline(function, params, batches[0])
     selection = select_floating(params, solvable(read, params) if where is None else where)
     counts = _counts(selection, density, together)
-    pattern = (together.n, together.m) if isinstance(together, NOfM) else None
+    if isinstance(together, NOfM):
+        # As in searches, single axes of inputs come first; the last of several axes varies fastest.
+        last = {path: (axes[-1], 0) for path, axes in read.inputs.items()}
+        together = together.along({**last, **weights_of(function, params, batches[0]).axes})
     weights, mask = {}, {}
     for layer in layers_of(function, params, batches, selection, valid, sizes, memory):
-        weights[layer.path], mask[layer.path] = _pruned(pruner, layer, counts[layer.path], pattern)
+        weights[layer.path], mask[layer.path] = _pruned(pruner, layer, counts[layer.path], together)
         if not bool(jnp.isfinite(weights[layer.path]).all()):
             raise ArgumentError(
                 f"damping: {damping:g} is too little for the inputs of {layer.path!r}, which are nearly "
@@ -77,7 +81,7 @@ def pruned_by(
     return merge(placed(weights, selection), params), placed(mask, selection)
 
 
-def _pruned(pruner: Pruner, layer: Layer, count: int, pattern: Pattern) -> tuple[Array, Array]:
+def _pruned(pruner: Pruner, layer: Layer, count: int, units: Connections | NOfM) -> tuple[Array, Array]:
     """Prune one leaf, and return it with its mask."""
     if count == np.size(layer.leaf):
         return layer.leaf, beside(layer.leaf, jnp.ones(np.shape(layer.leaf), bool))
@@ -85,12 +89,42 @@ def _pruned(pruner: Pruner, layer: Layer, count: int, pattern: Pattern) -> tuple
     for values, matrix, share in zip(
         layer.parts(layer.leaf), layer.matrices, _shares(count, layer), strict=True
     ):
-        inputs = values.shape[1]
-        if pattern and inputs % pattern[1]:
-            raise ArgumentError(f"units: {pattern[1]} does not divide the {inputs} inputs of {layer.path!r}")
-        made.append(pruner(values, matrix.products, share, pattern))
+        if not isinstance(units, NOfM):
+            made.append(pruner(values, matrix.products, share, None))
+            continue
+        order = _neighbors(layer, matrix, units)
+        pruned = pruner(values[:, order], matrix.products[:, order][:, :, order], share, (units.n, units.m))
+        back = np.argsort(order)
+        made.append((pruned[0][:, back], pruned[1][:, back]))
     weights, masks = zip(*made, strict=True)
     return layer.joined(weights, layer.leaf.dtype), layer.joined(masks, bool)
+
+
+def _neighbors(layer: Layer, matrix: Matrix, units: NOfM) -> np.ndarray:
+    """Return the order of a matrix's inputs in which those along the axis of an N:M pattern are neighbors.
+
+    Raises:
+      ArgumentError: inputs that do not lie along the axis in groups of M.
+    """
+    shape = np.shape(layer.leaf)
+    axis = units.axis_of(layer.path, shape) % len(shape)
+    at = np.stack(np.unravel_index(matrix.places[0, :, 0], shape))
+    along = at[axis].copy()
+    at[axis] = 0
+    others = np.ravel_multi_index(tuple(at), shape)
+    order = np.lexsort((along, others))
+    first = order[:: units.m]
+    fits = len(order) % units.m == 0 and all(
+        (others[order[step :: units.m]] == others[first]).all()
+        and (along[order[step :: units.m]] == along[first] + step).all()
+        for step in range(units.m)
+    )
+    if not fits or (along[first] % units.m).any():
+        raise ArgumentError(
+            f"units: {units.m} does not divide the {len(order)} inputs of {layer.path!r} along axis {axis} "
+            f"of shape {shape}; leave it out with `where`, or give another axis to NOfM"
+        )
+    return order
 
 
 def _counts(selection: PyTree, density: Any, units: Connections | NOfM) -> dict[str, int]:

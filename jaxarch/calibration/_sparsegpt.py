@@ -56,7 +56,8 @@ def sparsegpt(
       batches: batches of examples, read once for each group of leaves that fit into `memory` together. With
         fewer rows than inputs, `damping` decides how far weights move.
       density: d, the share of connections that is kept in each leaf, in (0, 1], or by path.
-      units: `None` for single connections, or N:M along the inputs in their order, such as `"2:4"`.
+      units: `None` for single connections, or N:M along the axis of inputs, such as `"2:4"`: channels for
+        convolutions. `masks.NOfM` takes another axis.
       where: the leaves that are pruned. By default all weights; a `ResultWarning` names those that stay, such
         as an embedding that is the head, too.
       valid: see `calibrate`.

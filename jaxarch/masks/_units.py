@@ -309,7 +309,7 @@ class NOfM(Units):
         if isinstance(self.axis, int):
             _check_axes(selection, self.axis + 1 if self.axis >= 0 else -self.axis, f"{self.n}:{self.m}")
         for path, leaf in named_leaves(selection).items():
-            size = jnp.shape(leaf)[self._axis(path, jnp.shape(leaf))]
+            size = jnp.shape(leaf)[self.axis_of(path, jnp.shape(leaf))]
             if size % self.m:
                 raise ArgumentError(
                     f"units: {self.n}:{self.m} does not fit {path!r} of shape {jnp.shape(leaf)}, since "
@@ -325,7 +325,8 @@ class NOfM(Units):
         """
         return self if self.axis is not None else dataclasses.replace(self, axis=_Found(axes.items()))
 
-    def _axis(self, path: str, shape: tuple[int, ...]) -> int:
+    def axis_of(self, path: str, shape: tuple[int, ...]) -> int:
+        """Return the axis of a leaf along which its inputs lie."""
         axes = self.axis if isinstance(self.axis, int) else _axes_of(self.axis, path, shape)
         if axes is None:
             raise ArgumentError(
@@ -395,7 +396,7 @@ class NOfM(Units):
 
     def _by_rows(self, function: Any, path: str, leaf: Array, *others: Array) -> Array:
         """Apply a function to arrays whose last axis holds M consecutive inputs."""
-        axis = self._axis(path, leaf.shape)
+        axis = self.axis_of(path, leaf.shape)
         last = [jnp.moveaxis(whole(array), axis, -1) for array in (leaf, *others)]
         made = function(*(array.reshape(*array.shape[:-1], -1, self.m) for array in last))
         return _as_split(leaf, jnp.moveaxis(made.reshape(last[0].shape), -1, axis))

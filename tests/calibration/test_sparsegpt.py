@@ -71,6 +71,25 @@ def test_n_of_m_is_chosen_on_the_way():
     np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("prune", [jaxarch.sparsegpt, jaxarch.alps])
+def test_n_of_m_lie_along_the_axis_that_searches_take_or_that_is_given(prune):
+    rng = np.random.default_rng(3)
+    params = {"conv": jnp.asarray(rng.normal(size=(6, 8, 4)), jnp.float32)}  # outputs, channels, window
+    x = jnp.asarray(rng.normal(size=(8, 8, 12)), jnp.float32)
+
+    def model(params, x):
+        return jax.lax.conv_general_dilated(x, params["conv"], (1,), "VALID")
+
+    def kept(units):
+        return prune(model, params, [x], units=units)[1]["conv"]
+
+    assert (kept("2:4").reshape(6, 2, 4, 4).sum(2) == 2).all()
+    assert (kept("2:4") == kept(jaxarch.masks.NOfM(2, 4, axis=1))).all()
+    assert (kept(jaxarch.masks.NOfM(2, 4, axis=2)).sum(2) == 2).all()
+    with pytest.raises(jaxarch.ArgumentError, match="4 does not divide the 32 inputs of 'conv' along axis 0"):
+        kept(jaxarch.masks.NOfM(2, 4, axis=0))
+
+
 @pytest.mark.parametrize("density", [0.03, 0.305, 0.99, 1.0])
 def test_counts_are_exact(density):
     _, _, made, mask = pruned(density)
