@@ -24,8 +24,8 @@ from jaxarch.masks._units import UnitsLike
 
 _EACH, _LEAST_ROUNDS = 3, 10
 """The steps of a round, which has one rho, and the rounds after which few changes end the search."""
-_RHO, _SMALLEST_RHO = 0.1, 1e-4
-"""The first rho, and the one below which the first mask is taken for the best."""
+_RHO = 0.01
+"""The first rho."""
 
 
 def alps(
@@ -46,18 +46,24 @@ def alps(
 
     For each weight matrix, with dense weights w_0, inputs X and `H = X^T X + damping mean(diag(X^T X)) I`,
     the weights minimize `(w - w_0)^T H (w - w_0)` over all w with the wanted number of connections. Inputs
-    are scaled so that the diagonal of H is 1. Then the alternating direction method of multipliers repeats
+    are divided by `H_jj^(1/4)`. Then the alternating direction method of multipliers repeats
 
         w <- (H + rho I)^{-1} (H w_0 - v + rho z)
         z <- the k largest of w + v / rho, and 0 elsewhere
         v <- v + rho (w - z)
 
-    and rho grows the faster, the more connections of z change, until none does. Under the last mask, weights
-    are solved for as by `reconstruct`. X. Meng, K. Behdin, H. Wang and R. Mazumder, ALPS: Improved
-    optimization for highly sparse one-shot pruning for large language models, 2024, algorithms 1 and 2.
+    and rho grows the faster, the more connections of z change, until none does. Weights are solved for as by
+    `reconstruct`, under the last mask, that of the largest weights, and that of the largest products of
+    weights and norms of inputs. The best of the three is returned. X. Meng, K. Behdin, H. Wang and R.
+    Mazumder, ALPS: Improved optimization for highly sparse one-shot pruning for large language models, 2024,
+    algorithms 1 and 2.
 
-    Departures: the mask is that of z, where the authors take the largest of w. Equations are solved by a
-    Cholesky factorization for each rho, in place of one eigendecomposition in double precision.
+    Departures: the authors divide inputs by `H_jj^(1/2)`. They begin with rho at .1 in place of .01, and go
+    lower where few connections change. They have no simple masks beside. On layers of a sentence encoder,
+    errors are .91 to 1.01 times those of their choice. With a large input that is mixed into others, theirs
+    may be worse than the largest weights. The mask is that of z, where the authors take the largest of w.
+    Equations are solved by a Cholesky factorization for each rho, in place of one eigendecomposition in
+    double precision.
 
     Args:
       function: `(params, batch) -> outputs`, jittable.
@@ -122,10 +128,21 @@ def _pruned(
     def one(of: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         dense, products, count = of
         damped = damped_moments(products, damping)
-        # Weights of inputs that are always 0 count as 0, so that they go first.
-        read = jnp.where((jnp.diagonal(products) > 0)[:, None], dense, 0)
+        # Weights of inputs that are always 0 count as 0, so that they go first; unless all inputs are.
+        squares = jnp.diagonal(products)[:, None]
+        read = jnp.where((squares > 0) | (squares.max() == 0), dense, 0)
         near, kept = _searched(read, damped, count, pattern, rounds)
-        return conjugate_gradients(dense, kept, damped, near, steps), kept
+        simple = [_largest(values, count, pattern) for values in (read, read * jnp.sqrt(squares))]
+
+        def solved(of: tuple[Array, Array]) -> tuple[Array, Array]:
+            made = conjugate_gradients(dense, of[0], damped, of[1], steps)
+            change = dense - made
+            return made, (change * jnp.matmul(damped, change, precision=lax.Precision.HIGHEST)).sum()
+
+        masks = jnp.stack([kept, *simple])
+        made, errors = lax.map(solved, (masks, jnp.stack([near, dense, dense])))
+        best = jnp.argmin(errors)
+        return made[best], masks[best]
 
     return lax.map(one, (weights, products, jnp.asarray(counts)))
 
@@ -138,7 +155,6 @@ class _State(NamedTuple):
       dual: v.
       kept: the mask of z.
       rho: the weight of the distance between w and z.
-      moves: whether many connections have changed with some rho: then it is not too large.
       ended: whether the mask is found.
       rounds: the number of rounds so far.
     """
@@ -147,7 +163,6 @@ class _State(NamedTuple):
     dual: Array
     kept: Array
     rho: Array
-    moves: Array
     ended: Array
     rounds: Array
 
@@ -156,10 +171,10 @@ def _searched(
     weights: Array, damped: Array, count: Array, pattern: Pattern, rounds: int
 ) -> tuple[Array, Array]:
     """Return a matrix of shape (inputs, outputs) at the end of the search, and its mask."""
-    scale = jnp.sqrt(jnp.diagonal(damped))[:, None]
+    scale = jnp.sqrt(jnp.sqrt(jnp.diagonal(damped)))[:, None]
     dense, scaled = weights * scale, damped / scale / scale.T
     target = jnp.matmul(scaled, dense, precision=lax.Precision.HIGHEST)
-    total = jnp.sum(count) if pattern is None else weights.size * pattern[0] / pattern[1]
+    total = jnp.sum(count) if pattern is None else weights.size * pattern[0] // pattern[1]
     mark = functools.partial(_largest, count=count, pattern=pattern)
 
     def one_round(state: _State) -> _State:
@@ -176,19 +191,9 @@ def _searched(
 
         sparse, dual, kept = lax.fori_loop(0, _EACH, step, (state.sparse, state.dual, state.kept))
         change = (kept != state.kept).sum() / total
-        moves = state.moves | (change > 0.005)
-        settled = (change == 0) | ((state.rounds >= _LEAST_ROUNDS) & (change < 0.0003))
-        faster = jnp.where(change > 0.1, 1.3, jnp.where(change > 0.005, 1.2, 1.1))
-        return _State(
-            # Too large a rho holds the first mask. The search starts again with a smaller one.
-            jnp.where(moves, sparse, start.sparse),
-            jnp.where(moves, dual, start.dual),
-            kept,
-            jnp.where(moves, rho * faster, rho / 5).astype(rho.dtype),
-            moves,
-            jnp.where(moves, settled, rho < _SMALLEST_RHO),
-            state.rounds + 1,
-        )
+        faster = jnp.where(change > 0.1, 1.3, jnp.where(change > 0.005, 1.2, 1.1)).astype(rho.dtype)
+        ended = (change == 0) | ((state.rounds >= _LEAST_ROUNDS) & (change < 0.0003))
+        return _State(sparse, dual, kept, rho * faster, ended, state.rounds + 1)
 
     first = mark(dense)
     start = _State(
@@ -196,7 +201,6 @@ def _searched(
         dual=jnp.zeros_like(dense),
         kept=first,
         rho=jnp.full((), _RHO, dense.dtype),
-        moves=jnp.zeros((), bool),
         ended=jnp.zeros((), bool),
         rounds=jnp.zeros((), jnp.int32),
     )

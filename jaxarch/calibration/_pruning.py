@@ -83,8 +83,10 @@ def pruned_by(
 
 def _pruned(pruner: Pruner, layer: Layer, count: int, units: Connections | NOfM) -> tuple[Array, Array]:
     """Prune one leaf, and return it with its mask."""
+    if not bool(jnp.isfinite(layer.leaf).all()):
+        raise ArgumentError(f"params: {layer.path!r} has weights that are NaN or infinite")
     if count == np.size(layer.leaf):
-        return layer.leaf, beside(layer.leaf, jnp.ones(np.shape(layer.leaf), bool))
+        return jnp.asarray(layer.leaf), beside(layer.leaf, jnp.ones(np.shape(layer.leaf), bool))
     made = []
     for values, matrix, share in zip(
         layer.parts(layer.leaf), layer.matrices, _shares(count, layer), strict=True
@@ -119,10 +121,10 @@ def _neighbors(layer: Layer, matrix: Matrix, units: NOfM) -> np.ndarray:
         and (along[order[step :: units.m]] == along[first] + step).all()
         for step in range(units.m)
     )
-    if not fits or (along[first] % units.m).any():
+    if not fits:
         raise ArgumentError(
-            f"units: {units.m} does not divide the {len(order)} inputs of {layer.path!r} along axis {axis} "
-            f"of shape {shape}; leave it out with `where`, or give another axis to NOfM"
+            f"units: the inputs of {layer.path!r} of shape {shape} lie in no groups of {units.m} along axis "
+            f"{axis}; leave it out with `where`, or give another axis to NOfM"
         )
     return order
 

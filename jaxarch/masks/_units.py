@@ -334,7 +334,10 @@ class NOfM(Units):
                 f"masks.NOfM({self.n}, {self.m}, axis=...): -2 for (..., inputs, outputs), -1 for (outputs, "
                 "inputs), or structure.weights_of(function, params, x).axes"
             )
-        return axes if isinstance(axes, int) else axes[0]
+        found = axes if isinstance(axes, int) else axes[0]
+        if not -len(shape) <= found < len(shape):
+            raise ArgumentError(f"units: {path!r} of shape {shape} has no axis {found}")
+        return found
 
     def score(self, scores: PyTree) -> PyTree:
         """Return the scores themselves."""
@@ -388,7 +391,7 @@ class NOfM(Units):
             return largest_along(rows, self.n)
 
         def first_left(rows: Array, there: Array) -> Array:
-            return largest_along(jnp.where(there, _floating(rows), jnp.nan), self.n) & there
+            return largest_along(rows, self.n, there)
 
         if left is None:
             return _map_named(lambda path, leaf: self._by_rows(first, path, leaf), values)

@@ -86,8 +86,29 @@ def test_n_of_m_lie_along_the_axis_that_searches_take_or_that_is_given(prune):
     assert (kept("2:4").reshape(6, 2, 4, 4).sum(2) == 2).all()
     assert (kept("2:4") == kept(jaxarch.masks.NOfM(2, 4, axis=1))).all()
     assert (kept(jaxarch.masks.NOfM(2, 4, axis=2)).sum(2) == 2).all()
-    with pytest.raises(jaxarch.ArgumentError, match="4 does not divide the 32 inputs of 'conv' along axis 0"):
+    with pytest.raises(jaxarch.ArgumentError, match="lie in no groups of 4 along axis 0"):
         kept(jaxarch.masks.NOfM(2, 4, axis=0))
+    with pytest.raises(jaxarch.ArgumentError, match="has no axis 3"):
+        kept(jaxarch.masks.NOfM(2, 4, axis=3))
+
+
+def test_n_of_m_are_groups_of_the_leaf_however_products_read_it():
+    weights, x = given()
+
+    def folded(params, x):
+        return x @ params["w"].reshape(2, 10, 6).swapaxes(0, 1).reshape(20, 6)
+
+    mask = jaxarch.sparsegpt(folded, {"w": weights}, [x], units="2:5")[1]["w"]
+    assert (mask.reshape(4, 5, 6).sum(1) == 2).all()
+
+
+def test_n_of_m_lie_along_the_last_of_several_axes_of_inputs():
+    def heads(params, x):
+        return jnp.einsum("rhd,hdo->ro", x.reshape(-1, 5, 4), params["w"])
+
+    weights, x = given()
+    mask = jaxarch.sparsegpt(heads, {"w": weights.reshape(5, 4, 6)}, [x], units="2:4")[1]["w"]
+    assert (mask.sum(1) == 2).all()
 
 
 @pytest.mark.parametrize("density", [0.03, 0.305, 0.99, 1.0])
@@ -221,7 +242,7 @@ def test_a_model_without_weights_is_refused_with_the_reasons():
     [
         ({"density": 1.5}, "density: expected a number in \\(0, 1\\]"),
         ({}, "density: expected a fraction in \\(0, 1\\], or units"),
-        ({"units": "3:8"}, "units: 8 does not divide the 20 inputs of 'w'"),
+        ({"units": "3:8"}, "lie in no groups of 8 along axis 0"),
         ({"units": (4, 4)}, "units: expected single connections or N:M"),
         ({"density": 0.5, "damping": 0.0}, "damping"),
         ({"density": 0.5, "where": "v"}, "where: no leaf is selected by 'v'"),

@@ -619,6 +619,28 @@ def test_n_of_m_are_the_largest_the_first_of_equal_ones_and_nan_comes_last():
     assert masks.keep({"w": kernel}, 0.25, units="1:4")["w"].sum() == 3
 
 
+@pytest.mark.parametrize("m", [4, 40])  # compared with each other, and sorted
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.float16])
+def test_n_of_m_within_a_mask_are_the_largest_that_are_left(m, dtype):
+    rng = np.random.default_rng(m)
+    scores = rng.integers(0, 50, (30, m)).astype(dtype)
+    if np.issubdtype(dtype, np.floating):
+        scores[rng.random(scores.shape) < 0.2] = np.nan
+    left = rng.random(scores.shape) < 0.6
+    found = masks.NOfM(2, m, axis=-1).largest({"w": jnp.asarray(scores)}, None, {"w": jnp.asarray(left)})["w"]
+    for row, there, kept in zip(scores, left, np.asarray(found), strict=True):
+        order = sorted(np.flatnonzero(there), key=lambda place: (np.isnan(row[place]), -float(row[place])))
+        assert [*np.flatnonzero(kept)] == sorted(order[:2])
+
+
+def test_n_of_m_of_large_integers_are_exact_and_make_no_nan():
+    scores = {"w": jnp.array([[2**24, 2**24 + 1]])}
+    everything = {"w": jnp.ones((1, 2), bool)}
+    with jax.debug_nans(True):
+        for left in (None, everything):
+            assert masks.NOfM(1, 2, axis=-1).largest(scores, None, left)["w"].tolist() == [[False, True]]
+
+
 @pytest.mark.parametrize("axis", [-1, -2, 0])
 def test_n_of_m_goes_along_the_axis_of_the_inputs(axis):
     scores = jax.random.normal(jax.random.key(0), (6, 6, 6))
