@@ -34,8 +34,8 @@ Nothing was tuned. Medians of cosine and neighbor over three draws:
 RIA has .871 / .622 at .5 and .625 / .431 at .3. Wanda with the densities of OWL, block by block, has .841 /
 .625 and .592 / .428. Neither gains over Wanda here.
 
-The dense model recognizes .563 of the modules. At half of the weights the share is .563 with the last method,
-.552 with Wanda and .527 with magnitude.
+The dense model recognizes .563 of the modules. At half of the weights the share is .552 with ALPS, .552 with
+Wanda and .527 with magnitude.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _searched(
     scale = jnp.sqrt(jnp.sqrt(jnp.diagonal(damped)))[:, None]
     dense, scaled = weights * scale, damped / scale / scale.T
     target = jnp.matmul(scaled, dense, precision=lax.Precision.HIGHEST)
-    total = jnp.sum(count) if pattern is None else weights.size * pattern[0] // pattern[1]
+    total = jnp.maximum(count if pattern is None else weights.size * pattern[0] // pattern[1], 1)
     mark = functools.partial(_largest, count=count, pattern=pattern)
 
     def one_round(state: _State) -> _State:

@@ -154,7 +154,7 @@ def _one(
         among = lax.dynamic_slice_in_dim(rows, start, block, 1)
         worth_of_block = lax.dynamic_slice_in_dim(worth, start, block)
         there = start + jnp.arange(block) < inputs
-        chosen = jnp.zeros(own.shape, bool)
+        chosen = jnp.zeros_like(own, bool)
         if pattern is None:
             costs = jnp.where(there[None], (own * worth_of_block[None]) ** 2, -1)
             chosen = top_k(costs, count)
