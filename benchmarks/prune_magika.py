@@ -37,7 +37,7 @@ three draws. Least squares solves for the weights under SparseGPT's mask:
 | Wanda | .963 / .997 | .960 / .983 | .958 / .980 | .955 / .967 | .942 / .943 | .738 / .743 |
 | SparseGPT | .965 / .997 | .958 / .983 | .958 / .973 | .950 / .963 | .927 / .933 | .792 / .802 |
 | least squares | .965 / .997 | .962 / .977 | .960 / .973 | .948 / .965 | .930 / .940 | .800 / .805 |
-| ALPS | .963 / .997 | .965 / .990 | .967 / .982 | .958 / .977 | .945 / .953 | .858 / .865 |
+| ALPS | .963 / .998 | .968 / .985 | .957 / .982 | .958 / .972 | .945 / .957 | .868 / .873 |
 
 Accuracy differs between draws by at most .008 in the first three columns, .025 in the next two and .057 in
 the last. One file is .002. Down to half of the weights no method is better than another, magnitude included.
