@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.scipy.linalg import cho_factor, cho_solve
 
 from jaxarch._internal.errors import check_count, check_one_positive
 from jaxarch._internal.order_statistics import largest_along
@@ -62,8 +61,6 @@ def alps(
     lower where few connections change. They have no simple masks beside. On layers of a sentence encoder,
     errors are .86 to 1.01 times those of their code. With a large input that is mixed into others, theirs
     may be worse than the largest weights. The mask is that of z, where the authors take the largest of w.
-    Equations are solved by a Cholesky factorization for each rho, in place of one eigendecomposition in
-    double precision.
 
     Args:
       function: `(params, batch) -> outputs`, jittable.
@@ -173,17 +170,20 @@ def _searched(
     """Return a matrix of shape (inputs, outputs) at the end of the search, and its mask."""
     scale = jnp.sqrt(jnp.sqrt(jnp.diagonal(damped)))[:, None]
     dense, scaled = weights * scale, damped / scale / scale.T
-    target = jnp.matmul(scaled, dense, precision=lax.Precision.HIGHEST)
+    product = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+    target = product(scaled, dense)
+    values, basis = jnp.linalg.eigh(scaled)
+    values = jnp.maximum(values, 0)  # but for rounding
     total = jnp.maximum(count if pattern is None else weights.size * pattern[0] // pattern[1], 1)
     mark = functools.partial(_largest, count=count, pattern=pattern)
 
     def one_round(state: _State) -> _State:
         rho = state.rho
-        factor = cho_factor(scaled + rho * jnp.eye(len(scaled), dtype=scaled.dtype))
+        inverse = product(basis / (values + rho)[None], basis.T)
 
         def step(_: Any, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             sparse, dual, _ = carry
-            near = cho_solve(factor, target - dual + rho * sparse)
+            near = product(inverse, target - dual + rho * sparse)
             moved = near + dual / rho
             kept = mark(moved)
             sparse = jnp.where(kept, moved, 0)
