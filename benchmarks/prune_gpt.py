@@ -21,7 +21,7 @@ draws:
 | least squares on SparseGPT's mask | 3.301 | 3.336 | 3.360 | 3.389 | 3.660 |
 | ALPS | 3.300 | 3.317 | 3.339 | 3.357 | 3.424 |
 
-Draws differ by at most .113 for Wanda at .3, and by .033 otherwise. On one core ALPS takes 3.9 s, and
+Draws differ by at most .113 for Wanda at .3, and by .033 otherwise. On one core ALPS takes 3.2 s, and
 SparseGPT 1.0 s.
 """
 
