@@ -37,9 +37,9 @@ three draws. Least squares solves for the weights under SparseGPT's mask:
 | Wanda | .963 / .997 | .960 / .983 | .958 / .980 | .955 / .967 | .942 / .943 | .738 / .743 |
 | SparseGPT | .965 / .997 | .958 / .983 | .958 / .973 | .950 / .963 | .927 / .933 | .792 / .802 |
 | least squares | .965 / .997 | .962 / .977 | .960 / .973 | .948 / .965 | .930 / .940 | .800 / .805 |
-| ALPS | .963 / .998 | .968 / .985 | .957 / .982 | .958 / .972 | .945 / .957 | .868 / .873 |
+| ALPS | .965 / .998 | .963 / .990 | .962 / .982 | .958 / .972 | .937 / .955 | .862 / .875 |
 
-Accuracy differs between draws by at most .008 in the first three columns, .025 in the next two and .057 in
+Accuracy differs between draws by at most .013 in the first three columns, .031 in the next two and .057 in
 the last. One file is .002. Down to half of the weights no method is better than another, magnitude included.
 
 At .2 Wanda is ahead of SparseGPT and of least squares. The last layer has 512 inputs, and 256 files give it

@@ -29,12 +29,12 @@ Nothing was tuned. Medians of cosine and neighbor over three draws:
 | SparseGPT | .988 / .866 | .933 / .707 | .915 / .671 | .887 / .627 | .778 / .503 |
 | least squares on Wanda's mask | .991 / .886 | .949 / .743 | .926 / .705 | .905 / .653 | .826 / .560 |
 | least squares on SparseGPT's mask | .991 / .887 | .950 / .742 | .935 / .714 | .915 / .678 | .828 / .545 |
-| ALPS | .992 / .904 | .962 / .779 | .945 / .738 | .928 / .695 | .874 / .607 |
+| ALPS | .992 / .899 | .962 / .778 | .945 / .736 | .928 / .695 | .874 / .611 |
 
 RIA has .871 / .622 at .5 and .625 / .431 at .3. Wanda with the densities of OWL, block by block, has .841 /
 .625 and .592 / .428. Neither gains over Wanda here.
 
-The dense model recognizes .563 of the modules. At half of the weights the share is .563 with ALPS, .552 with
+The dense model recognizes .563 of the modules. At half of the weights the share is .565 with ALPS, .552 with
 Wanda and .527 with magnitude.
 """
 
