@@ -67,7 +67,7 @@ from pruners import METHODS, Model, add_options, compare
 import jaxarch
 
 BEGIN, END, BLOCK, PADDING, SHORTEST = 1024, 1024, 4096, 256, 8
-"""How magika reads a file: bytes at its beginning and its end, of blocks whose white space is stripped."""
+"""The bytes that magika reads: of blocks at a file's beginning and its end, without outer white space."""
 
 CALIBRATION, BATCH = 256, 32
 HELD_OUT, LEAST, MOST = 20, 25, 100

@@ -54,7 +54,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pruners import METHODS, Model, Wanted, add_options, calibrated, compare, spread
+from pruners import METHODS, Model, Wanted, add_options, calibrated, compare, told
 from safetensors.numpy import load
 
 import jaxarch
@@ -240,8 +240,7 @@ def compare_units(
                     made = jaxarch.reconstruct(encode, model.params, batches, mask, valid=valid)
                     solved.append(judge(jaxarch.masks.apply_mask(plan.mask, made)))
                 for way, rows in (("zeroed", zeroed), ("solved", solved)):
-                    told = "  ".join(f"{key} {spread([row[key] for row in rows])}" for key in rows[0])
-                    print(f"{size:5} {share:4} {name:16} {way:7} {told}", flush=True)
+                    print(f"{size:5} {share:4} {name:16} {way:7} {told(rows)}", flush=True)
 
 
 def planned(

@@ -155,11 +155,14 @@ def compare(
                     pruned = jax.block_until_ready(methods[name](model, batches, wanted))
                     seconds.append(time.perf_counter() - start)
                     rows.append(judge(pruned))
-                told = "  ".join(f"{key} {spread([row[key] for row in rows])}" for key in rows[0])
-                print(f"{size:5} {text:4} {name:34} {told}  {np.median(seconds):.1f} s", flush=True)
+                print(f"{size:5} {text:4} {name:34} {told(rows)}  {np.median(seconds):.1f} s", flush=True)
                 found[name][size] = rows
     return found
 
 
-def spread(values: Sequence[float]) -> str:
-    return f"{np.median(values):.3f} [{min(values):.3f}, {max(values):.3f}]"
+def told(rows: Sequence[dict[str, float]]) -> str:
+    """Tell what was measured in several draws: medians, with least and most."""
+    of = {key: [row[key] for row in rows] for key in rows[0]}
+    return "  ".join(
+        f"{key} {np.median(each):.3f} [{min(each):.3f}, {max(each):.3f}]" for key, each in of.items()
+    )

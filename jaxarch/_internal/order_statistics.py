@@ -66,7 +66,7 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
     dtype = count_dtype(size)
     k = jnp.maximum(k, 0).astype(dtype)
     promoted = _promoted(arrays)
-    ordered = _with_nan(promoted)
+    ordered = _keys(promoted)
     least = jnp.iinfo(ordered[0].dtype).min
     if among is not None:
         ordered = [jnp.where(there, keys, least) for there, keys in zip(among, ordered, strict=True)]
@@ -112,7 +112,7 @@ def largest_along(numbers: Array, n: int, among: Array | None = None) -> Array:
       n: how many to mark.
       among: booleans in the numbers' shape: no other number is marked.
     """
-    (keys,) = _with_nan(_promoted([numbers]))
+    (keys,) = _keys(_promoted([numbers]))
     if numbers.shape[-1] > SHORT:
         last = jnp.lexsort((~keys,) if among is None else (~keys, ~among), axis=-1)
         marked = jnp.argsort(last, axis=-1) < n  # ranks
@@ -324,7 +324,7 @@ def _ordered(arrays: Sequence[Array]) -> list[Array]:
     return [keys ^ jnp.iinfo(integer).min for keys in bits] if unsigned else bits
 
 
-def _with_nan(arrays: Sequence[Array]) -> list[Array]:
+def _keys(arrays: Sequence[Array]) -> list[Array]:
     """Return integers in the order of the arrays' numbers, NaN least."""
     # NaN's bits lie beyond those of one infinity or the other, by its sign, so it gets the least key.
     return [

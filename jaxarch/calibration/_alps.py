@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxarch._internal.errors import check_count, check_one_positive
+from jaxarch._internal.errors import check_count
 from jaxarch._internal.order_statistics import largest_along
 from jaxarch._internal.trees import PyTree, Where
 from jaxarch.calibration._calibrate import Valid
@@ -41,7 +41,7 @@ def alps(
     steps: int = 30,
     memory: int = MEMORY,
 ) -> tuple[PyTree, PyTree]:
-    r"""Prune a trained model by a few batches: the slowest method here, and the best at high sparsity.
+    r"""Prune a trained model by a few batches: slower than `sparsegpt`, and nearer to the dense outputs.
 
     For each weight matrix, with dense weights w_0, inputs X and `H = X^T X + damping mean(diag(X^T X)) I`,
     the weights minimize `(w - w_0)^T H (w - w_0)` over all w with the wanted number of connections. Inputs
@@ -92,12 +92,10 @@ def alps(
       >>> mask["kernel"].ravel().tolist(), pruned["kernel"].ravel().round(1)  # 1 + 0.9 - 2
       ([False, False, True], Array([ 0. ,  0. , -0.1], dtype=float32))
     """
-    check_one_positive("damping", damping)
     check_count("rounds", rounds)
     check_count("steps", steps)
-    pruner = functools.partial(_pruned, damping=float(damping), rounds=rounds, steps=steps)
     return pruned_by(
-        pruner,
+        functools.partial(_pruned, rounds=rounds, steps=steps),
         function,
         params,
         batches,

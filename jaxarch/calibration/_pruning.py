@@ -14,7 +14,6 @@ from jaxarch._internal.trees import PyTree, Where, merge, named_leaves, placed, 
 from jaxarch.calibration._calibrate import Valid, outline
 from jaxarch.calibration._matrices import Layer, Matrix, layers_of, listed, solvable
 from jaxarch.masks._largest import counts_kept
-from jaxarch.masks._sharding import beside
 from jaxarch.masks._units import Connections, NOfM, UnitsLike, as_units
 from jaxarch.structure._uses import weights_of
 
@@ -26,7 +25,7 @@ class Pruner(Protocol):
     """A method that prunes matrices of shape (blocks, inputs, outputs)."""
 
     def __call__(
-        self, weights: Array, products: Array, counts: np.ndarray, pattern: Pattern
+        self, weights: Array, products: Array, counts: np.ndarray, pattern: Pattern, damping: float
     ) -> tuple[Array, Array]:
         """Return the matrices with zeros for removed connections, and their mask.
 
@@ -35,6 +34,7 @@ class Pruner(Protocol):
           products: the second moments of their inputs, shape (blocks, inputs, inputs).
           counts: how many connections each matrix keeps, shape (blocks,).
           pattern: N and M, which divides the number of inputs; `None` for single connections.
+          damping: the share of the mean squared input that is added to each.
         """
 
 
@@ -65,6 +65,10 @@ def pruned_by(
     batches = listed(batches)
     read, sizes = outline(function, params, batches[0])
     selection = select_floating(params, solvable(read, params) if where is None else where)
+    # NaN in a weight would make NaN inputs of later layers, and these would be blamed.
+    for path, leaf in named_leaves(selection).items():
+        if not bool(jnp.isfinite(leaf).all()):
+            raise ArgumentError(f"params: {path!r} has weights that are NaN or infinite")
     counts = _counts(selection, density, together)
     if isinstance(together, NOfM):
         # As in searches, single axes of inputs come first; the last of several axes varies fastest.
@@ -72,7 +76,9 @@ def pruned_by(
         together = together.along({**last, **weights_of(function, params, batches[0]).axes})
     weights, mask = {}, {}
     for layer in layers_of(function, params, batches, selection, valid, sizes, memory):
-        weights[layer.path], mask[layer.path] = _pruned(pruner, layer, counts[layer.path], together)
+        weights[layer.path], mask[layer.path] = _pruned(
+            pruner, layer, counts[layer.path], together, float(damping)
+        )
         if not bool(jnp.isfinite(weights[layer.path]).all()):
             raise ArgumentError(
                 f"damping: {damping:g} is too little for the inputs of {layer.path!r}, which are nearly "
@@ -81,21 +87,20 @@ def pruned_by(
     return merge(placed(weights, selection), params), placed(mask, selection)
 
 
-def _pruned(pruner: Pruner, layer: Layer, count: int, units: Connections | NOfM) -> tuple[Array, Array]:
+def _pruned(
+    pruner: Pruner, layer: Layer, count: int, units: Connections | NOfM, damping: float
+) -> tuple[Array, Array]:
     """Prune one leaf, and return it with its mask."""
-    if not bool(jnp.isfinite(layer.leaf).all()):
-        raise ArgumentError(f"params: {layer.path!r} has weights that are NaN or infinite")
-    if count == np.size(layer.leaf):
-        return jnp.asarray(layer.leaf), beside(layer.leaf, jnp.ones(np.shape(layer.leaf), bool))
     made = []
     for values, matrix, share in zip(
         layer.parts(layer.leaf), layer.matrices, _shares(count, layer), strict=True
     ):
         if not isinstance(units, NOfM):
-            made.append(pruner(values, matrix.products, share, None))
+            made.append(pruner(values, matrix.products, share, None, damping))
             continue
         order = _neighbors(layer, matrix, units)
-        pruned = pruner(values[:, order], matrix.products[:, order][:, :, order], share, (units.n, units.m))
+        products = matrix.products[:, order][:, :, order]
+        pruned = pruner(values[:, order], products, share, (units.n, units.m), damping)
         back = np.argsort(order)
         made.append((pruned[0][:, back], pruned[1][:, back]))
     weights, masks = zip(*made, strict=True)
@@ -109,7 +114,7 @@ def _neighbors(layer: Layer, matrix: Matrix, units: NOfM) -> np.ndarray:
       ArgumentError: inputs that do not lie along the axis in groups of M.
     """
     shape = np.shape(layer.leaf)
-    axis = units.axis_of(layer.path, shape) % len(shape)
+    axis = units.axis_of(layer.path, shape)
     at = np.stack(np.unravel_index(matrix.places[0, :, 0], shape))
     along = at[axis].copy()
     at[axis] = 0

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-from jaxarch._internal.errors import check_count, check_one_positive
+from jaxarch._internal.errors import check_count
 from jaxarch._internal.order_statistics import largest_along
 from jaxarch._internal.trees import PyTree, Where
 from jaxarch.calibration._calibrate import Valid
@@ -82,11 +82,9 @@ def sparsegpt(
       >>> mask["kernel"].ravel().tolist(), pruned["kernel"].ravel().round(1)  # 1 + 0.9 - 2
       ([False, False, True], Array([ 0. ,  0. , -0.1], dtype=float32))
     """
-    check_one_positive("damping", damping)
     check_count("block", block)
-    pruner = functools.partial(_pruned, damping=float(damping), block=block)
     return pruned_by(
-        pruner,
+        functools.partial(_pruned, block=block),
         function,
         params,
         batches,
