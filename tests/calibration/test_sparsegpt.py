@@ -141,6 +141,13 @@ def test_inputs_that_are_always_0_lose_their_weights_first():
     assert (whole["w"] == weights).all()
 
 
+def test_counts_are_exact_where_the_last_block_is_short_and_its_inputs_are_always_0():
+    weights, x = given()
+    dead = jnp.asarray(x).at[:, 16:].set(0)
+    _, mask = jaxarch.sparsegpt(apply, {"w": weights}, [dead], 0.75, block=BLOCK)
+    assert mask["w"].sum() == 90
+
+
 def test_weights_in_half_precision_are_solved_for_in_single_precision():
     weights, x = given()
     half = weights.astype(jnp.bfloat16)
