@@ -62,7 +62,6 @@ that ends below the threshold.
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import copy
 import math
@@ -71,7 +70,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any
 
 import jax
 
@@ -81,6 +80,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 import torch  # noqa: E402
+from authors import definition  # noqa: E402
 from torch import autograd, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
@@ -95,35 +95,6 @@ SHAPE, DENSITY, ROUNDS, TEMPERATURE = (64, 100), 0.1, 100, 200.0
 PRUNERS = {"Mag": 1, "SynFlow": ROUNDS}
 """Of the authors, those that need no data, with their rounds."""
 Numbers = Mapping[str, np.ndarray]
-
-
-def definition(path: Path, *names: str, **others: Any) -> SimpleNamespace:
-    """Functions, classes and constants of a file, without the rest of it; `others` are its own imports."""
-    body = [node for node in ast.parse(path.read_text()).body if set(names) & _defined(node)]
-    scope: dict[str, Any] = {
-        "torch": torch,
-        "nn": nn,
-        "F": functional,
-        "autograd": autograd,
-        "math": math,
-        "np": np,
-        "Module": nn.Module,
-        "optim": torch.optim,
-        "Dict": dict,
-        "List": list,
-        "Tuple": tuple,
-        "Optional": Optional,
-        "tqdm": lambda batches, **options: batches,
-        **others,
-    }
-    exec(compile(ast.Module(body, []), str(path), "exec"), scope)
-    return SimpleNamespace(**{name: scope[name] for name in names})
-
-
-def _defined(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.Assign):
-        return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
-    return {getattr(node, "name", "")}
 
 
 def linear() -> jaxarch.Problem:

@@ -59,7 +59,7 @@ def alps(
 
     Departures: the authors divide inputs by `H_jj^(1/2)`. They begin with rho at .1 in place of .01, and go
     lower where few connections change. They have no simple masks beside. On layers of a sentence encoder,
-    errors are .86 to 1.01 times those of their code. With a large input that is mixed into others, theirs
+    errors are .85 to 1.01 times those of their code. With a large input that is mixed into others, theirs
     may be worse than the largest weights. The mask is that of z, where the authors take the largest of w.
 
     Args:
