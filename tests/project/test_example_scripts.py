@@ -19,6 +19,7 @@ PRINTED = {
     "lstm": "at density 0.30, the median of 3 seeds",
     "plain_and_equinox": "; held: accuracy",
     "resnet": "the median of 2 seeds",
+    "trained_model": "at density 0.200",
     "transformer": "at density 0.30",
 }
 
