@@ -41,7 +41,11 @@ Method = Callable[[Model, list[Any], Wanted], Any]
 def keep(scores: Any, wanted: Wanted, inputs: dict[str, tuple[int, ...]]) -> Any:
     """Keep a share of each output's weights, or N of every M."""
     if isinstance(wanted, str):
-        along = {path: axes[-1] for path, axes in inputs.items()}
+        leaves = jaxarch.named_leaves(scores)
+        # A pointwise convolution of shape (outputs, inputs, 1, 1) has its inputs along the second axis.
+        along = {
+            path: [axis for axis in axes if leaves[path].shape[axis] > 1][-1] for path, axes in inputs.items()
+        }
         return jaxarch.masks.keep(scores, units=jaxarch.masks.NOfM(*map(int, wanted.split(":")), axis=along))
     return jaxarch.masks.keep(scores, wanted, jaxarch.masks.PerOutput(inputs))
 
