@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import jaxlib
 import pytest
+from compilations import compilations
 from hypothesis import HealthCheck, settings
 from places import MISSING_ADAPTERS, TESTS
 
@@ -51,6 +52,26 @@ settings.register_profile(
     "jaxarch", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("jaxarch")
+
+
+MANY_PROGRAMS = 500
+compiled: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def few_programs():
+    """Forget compiled programs now and then: beside 3,000 of them the next takes almost twice as long.
+
+    What tests share is then compiled anew, within a second.
+    """
+    with compilations() as seen:
+        yield
+    compiled.extend(seen)
+    if len(compiled) > MANY_PROGRAMS:
+        jax.clear_caches()
+        gc.collect()
+        gc.freeze()
+        compiled.clear()
 
 
 @pytest.fixture(scope="session")
