@@ -23,8 +23,8 @@ def ria(
 
     The first share is that of all weights of input j, the second that of all weights of output i: no input
     and no output loses all its weights at once. Y. Zhang et al., Plug-and-play: an efficient post-training
-    pruning method for large language models, 2024. The authors' code compares all weights of a layer, or, as an
-    option, those of each output among themselves: see `masks.PerOutput`. Experts and heads with inputs of
+    pruning method for large language models, 2024. The authors' code compares all weights of a layer, or, as
+    an option, those of each output among themselves: see `masks.PerOutput`. Experts and heads with inputs of
     their own, and groups of channels, are matrices of their own. A share of an input or output without
     weights is 0.
 
