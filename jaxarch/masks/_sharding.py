@@ -31,6 +31,14 @@ def whole(leaf: Array) -> Array:
     return jax.sharding.reshard(leaf, NamedSharding(sharding.mesh, PartitionSpec()))
 
 
+def whole_outside(array: Any) -> Any:
+    """Take an array out of `jax.sharding.auto_axes`, whole, where the axes are explicit; keep others as given."""
+    explicit = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
+    if not explicit or explicit_sharding(array) is not None:
+        return array
+    return jax.sharding.reshard(array, PartitionSpec())
+
+
 def automatic(function: Callable[..., Any], *arguments: Any, like: Any = None) -> Any:
     """Call a function whose steps say nothing of explicit axes, and let the compiler split its arrays.
 

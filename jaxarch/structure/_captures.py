@@ -14,6 +14,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch._internal.trees import PyTree
+from jaxarch.masks._sharding import whole_outside
 from jaxarch.structure._flow import Program, Step, bind, literal
 from jaxarch.structure._scans import scan_counts
 
@@ -80,8 +81,8 @@ class _Run:
         # Inside `auto_axes`, a program's mesh has other axes than the one around it.
         with step.eqn.ctx.manager:
             made = bind(step.eqn, taken)
-        found = self.record(step, taken, made)
-        return made, {} if found is None else {id(step): found}
+            found = self.record(step, taken, made)
+        return made, {} if found is None else {id(step): jax.tree.map(whole_outside, found)}
 
     def _scan(self, step: Step, taken: list[Any], depth: int) -> tuple[list[Any], Records]:
         params, (body,) = step.eqn.params, step.programs

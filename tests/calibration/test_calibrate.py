@@ -73,6 +73,23 @@ def test_steps_on_another_kind_of_mesh_axes_are_run():
     np.testing.assert_allclose(of["in"][:, 0], (np.tanh(X) ** 2).sum(0), rtol=1e-5)
 
 
+def test_products_and_look_ups_on_another_kind_of_mesh_axes_are_read():
+    mesh = jax.make_mesh((1,), ("one",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        whole = NamedSharding(mesh, PartitionSpec(None, None))
+        product = jax.sharding.auto_axes(lambda w, x: jnp.tanh(x) @ w, out_sharding=whole)
+
+        def model(params, places):
+            return product(params["in"], params["table"].at[places].get(out_sharding=whole))
+
+        params, places = jax.device_put(
+            ({"in": PARAMS["in"], "table": X}, np.array([1, 1, 0])), NamedSharding(mesh, PartitionSpec())
+        )
+        of = jaxarch.calibrate(model, params, [places]).squares(params)
+    np.testing.assert_allclose(of["in"][:, 0], (np.tanh(X[places]) ** 2).sum(0), rtol=1e-5)
+    assert of["table"][:3, 0].tolist() == [1, 2, 0]
+
+
 def test_wanda_keeps_the_weights_of_the_plain_formula():
     calibration = jaxarch.calibrate(apply, PARAMS, [X])
     scores = jaxarch.saliency.wanda(PARAMS, calibration)
