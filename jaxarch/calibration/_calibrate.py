@@ -29,6 +29,7 @@ from jaxarch.calibration._views import Places, Reading, wide
 from jaxarch.masks._sharding import automatic
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._flow import Program, Step, follow, fresh, shape_of
+from jaxarch.structure._groups import check_shapes
 from jaxarch.structure._network_function import check_arrays_given
 from jaxarch.structure._tracing import traced
 
@@ -93,13 +94,8 @@ class Calibration:
 
     def check_fits(self, params: PyTree) -> None:
         """Raise unless parameters have the paths and shapes of the calibrated ones."""
-        shapes = {path: jnp.shape(leaf) for path, leaf in named_leaves(params).items()}
-        for path in [*self._shapes, *shapes]:
-            wanted = self._shapes[path].shape if path in self._shapes else None
-            if shapes.get(path) != wanted:
-                raise ArgumentError(
-                    f"params: expected shape {wanted} for {path!r}, as calibrated, got {shapes.get(path)}"
-                )
+        shapes = {path: of.shape for path, of in self._shapes.items()}
+        check_shapes(params, shapes, "with the calibrated", name="params")
 
     def shape(self, path: str) -> jax.ShapeDtypeStruct:
         """Return the shape and dtype of a leaf."""

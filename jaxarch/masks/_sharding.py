@@ -32,7 +32,7 @@ def whole(leaf: Array) -> Array:
 
 
 def whole_outside(array: Any) -> Any:
-    """Take an array out of `jax.sharding.auto_axes`, whole, where the axes are explicit; keep others as given."""
+    """Take an array that is made inside `jax.sharding.auto_axes` out of it, whole; keep others as given."""
     explicit = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
     if not explicit or explicit_sharding(array) is not None:
         return array

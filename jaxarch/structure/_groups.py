@@ -686,13 +686,15 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
 
 
-def check_shapes(tree: PyTree, expected: Mapping[str, tuple[int, ...]], how: str, hint: str = "") -> None:
-    """Raise unless a tree has the expected leaves, by path, with these shapes."""
+def check_shapes(
+    tree: PyTree, expected: Mapping[str, tuple[int, ...]], how: str, hint: str = "", name: str = "tree"
+) -> None:
+    """Raise unless a tree, called `name`, has the expected leaves, by path, with these shapes."""
     given = {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()}
     if given != expected:
         path = next(path for path in [*expected, *given] if given.get(path) != expected.get(path))
         raise ArgumentError(
-            f"tree: expected {path!r} {how} shape {expected.get(path)}, got {given.get(path)}{hint}"
+            f"{name}: expected {path!r} {how} shape {expected.get(path)}, got {given.get(path)}{hint}"
         )
 
 

@@ -141,5 +141,5 @@ def test_bad_input_is_refused(batches, options, message):
 
 def test_parameters_of_another_model_are_refused():
     calibration = jaxarch.calibrate(apply, PARAMS, [X])
-    with pytest.raises(jaxarch.ArgumentError, match=r"params: expected shape \(4, 6\) for 'in'"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"'in' with the calibrated shape \(4, 6\)"):
         jaxarch.saliency.wanda(PARAMS | {"in": jnp.ones((4, 7))}, calibration)
