@@ -397,12 +397,31 @@ class NOfM(Units):
             return _map_named(lambda path, leaf: self._by_rows(first, path, leaf), values)
         return _map_named(lambda path, leaf, on: self._by_rows(first_left, path, leaf, on), values, left)
 
+    def rows(self, values: PyTree) -> PyTree:
+        """Return arrays whose last axis holds the M inputs of a group, and the one before the groups."""
+        return _map_named(self._rows, values)
+
+    def of_rows(self, rows: PyTree, like: PyTree) -> PyTree:
+        """Return arrays of the shapes of others, from arrays that lie as `rows` returns them."""
+        return _map_named(self._of_rows, like, rows)
+
     def _by_rows(self, function: Any, path: str, leaf: Array, *others: Array) -> Array:
         """Apply a function to arrays whose last axis holds M consecutive inputs."""
         axis = self.axis_of(path, leaf.shape)
-        last = [jnp.moveaxis(whole(array), axis, -1) for array in (leaf, *others)]
-        made = function(*(array.reshape(*array.shape[:-1], -1, self.m) for array in last))
-        return _as_split(leaf, jnp.moveaxis(made.reshape(last[0].shape), -1, axis))
+        rows = (self._along_last(axis, array) for array in (leaf, *others))
+        return self._of_rows(path, leaf, function(*rows))
+
+    def _rows(self, path: str, leaf: Array) -> Array:
+        return self._along_last(self.axis_of(path, leaf.shape), leaf)
+
+    def _along_last(self, axis: int, leaf: Array) -> Array:
+        last = jnp.moveaxis(whole(leaf), axis, -1)
+        return last.reshape(*last.shape[:-1], -1, self.m)
+
+    def _of_rows(self, path: str, leaf: Array, rows: Array) -> Array:
+        axis = self.axis_of(path, leaf.shape)
+        joined = rows.reshape(*rows.shape[:-2], leaf.shape[axis])
+        return _as_split(leaf, jnp.moveaxis(joined, -1, axis))
 
 
 @dataclasses.dataclass(frozen=True)
