@@ -49,6 +49,7 @@ LONG = {
     "sparse_evolution",
     "spectral",
     "spectral_depth",
+    "sr_ste",
 }
 RUN = partly_long(IN_JAX, LONG)
 """All of them, for tests that run each: what compiles for seconds only in the long suite."""

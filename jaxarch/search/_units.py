@@ -27,6 +27,18 @@ def check_units(units: UnitsLike) -> tuple[str, ...] | Units:
     return as_words(units) or as_units(units)
 
 
+def check_pattern(units: UnitsLike) -> NOfM:
+    """Return units that must be N of every M.
+
+    Raises:
+      ArgumentError: anything else.
+    """
+    found = check_units(units)
+    if not isinstance(found, NOfM):
+        raise ArgumentError(f"units: expected N:M such as '2:4', or masks.NOfM, got {shown(units)}")
+    return found
+
+
 def check_counts(units: tuple[str, ...] | Units, densities: tuple[float, ...]) -> None:
     """Raise if units have a density of their own, and another one is asked for."""
     if isinstance(units, NOfM):
@@ -74,6 +86,13 @@ def units_of(
     if not isinstance(units, Units):
         units = _of_params(_groups(problem, params, state).units(*units), params)
     return units.over(selection)
+
+
+def pattern_of(pattern: NOfM, problem: Problem, params: PyTree, state: PyTree, selection: PyTree) -> NOfM:
+    """Return N of every M along the axes that the model's products use, like `units_of`."""
+    found = units_of(pattern, problem, params, state, selection)
+    assert isinstance(found, NOfM)
+    return found
 
 
 def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyTree) -> GroupUnits:

@@ -67,6 +67,7 @@ LONG = {
     "jaxarch.search._sparse_evolution",
     "jaxarch.search._spectral",
     "jaxarch.search._spectral_depth",
+    "jaxarch.search._sr_ste",
     "jaxarch.search._synflow",
     "jaxarch.spectral._convolution",
     "jaxarch.spectral._network",
