@@ -35,6 +35,7 @@ LONG = {
     "hard_concrete",
     "hutchinson",
     "magnitude_pruning",
+    "maskllm",
     "movement",
     "network_slimming",
     "probmask",

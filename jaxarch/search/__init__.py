@@ -17,6 +17,7 @@ from jaxarch.search._hutchinson import hutchinson as hutchinson
 from jaxarch.search._initial_magnitude import initial_magnitude as initial_magnitude
 from jaxarch.search._logistic_regression import logistic_regression as logistic_regression
 from jaxarch.search._magnitude_pruning import magnitude_pruning as magnitude_pruning
+from jaxarch.search._maskllm import maskllm as maskllm
 from jaxarch.search._movement import movement as movement
 from jaxarch.search._network_slimming import network_slimming as network_slimming
 from jaxarch.search._ntk_sap import ntk_sap as ntk_sap

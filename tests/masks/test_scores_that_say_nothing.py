@@ -193,6 +193,7 @@ LEARNED = {
     "continuous sparsification": search.continuous_sparsification(0.5),
     "hard concrete": search.hard_concrete(0.5),
     "ProbMask": search.probmask(0.5),
+    "MaskLLM": search.maskllm(),
     "SR-STE": search.sr_ste(),
     "soft threshold": search.soft_threshold(),
     "gradual magnitude": search.gradual_magnitude(0.5),

@@ -58,6 +58,7 @@ LONG = {
     "jaxarch.search._hutchinson",
     "jaxarch.search._initial_magnitude",
     "jaxarch.search._magnitude_pruning",
+    "jaxarch.search._maskllm",
     "jaxarch.search._probmask",
     "jaxarch.search._prospr",
     "jaxarch.search._ntk_sap",
