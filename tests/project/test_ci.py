@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -26,16 +25,13 @@ PROGRAM = f"""#!{sys.executable}
 import json, os, re, sys
 from pathlib import Path
 
-NOT_BEGUN = "Skipped: not begun: no time was left"
 words = [Path(sys.argv[0]).parts[-4], Path(sys.argv[0]).name, *sys.argv[1:]]
 call = {{
     "words": words,
     "data": os.environ.get("JAXARCH_DATA"),
     "folder": os.getcwd(),
     "home": os.listdir(os.environ["HOME"]),
-    "path": os.environ.get("PYTHONPATH"),
     "bytecode": os.environ.get("PYTHONDONTWRITEBYTECODE"),
-    "seconds": os.environ.get("CI_SECONDS"),
     "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
 }}
 with open(os.environ["CALLS"], "a") as file:
@@ -43,13 +39,12 @@ with open(os.environ["CALLS"], "a") as file:
 if "--collect-only" in words:
     print("tests/test_a.py::test_long")
 for path in re.findall("--junitxml=(\\\\S+)", " ".join([*words, os.environ.get("PYTEST_ADDOPTS", "")])):
-    late = "rest" in path and "LATE" in os.environ
-    kind = "pytest.skip" if late or "quick" in path or "NEVER" in os.environ else "pytest.xfail"
-    skipped = f'<skipped type="{{kind}}" message="{{late and NOT_BEGUN}}"/>'
+    kind = "pytest.skip" if "quick" in path or "NEVER" in os.environ else "pytest.xfail"
+    skipped = f'<skipped type="{{kind}}"/>'
     cases = f'<testcase classname="tests.b.test_c" name="test_d[1]">{{skipped}}</testcase>'
     Path(path).write_text(f'<all>{{cases}}<testcase classname="tests.b.test_c" name="test_e"/></all>')
 failing = os.environ.get("FAILING", "").split()
-sys.exit(words[1:] == failing or failing == ["last"] and "-p" in words)
+sys.exit(words[1:] == failing or failing == ["last"] and any("rest.xml" in word for word in words))
 """
 
 
@@ -126,60 +121,6 @@ def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_
     assert passed[-1]["names"] == [["tests/b/test_c.py::test_d[1]", "tests/test_a.py::test_long"]]
 
 
-def test_ci_begins_no_test_after_its_seconds(passed):
-    words = passed[-1]["words"]
-    until = int(words[words.index("--until") + 1])
-    # This run took seconds.
-    assert 4000 < until - time.time() <= 4500
-    assert (Path(passed[-1]["path"]) / "unhurried.py").parent.name == ".ci"
-
-
-@pytest.mark.long
-def test_ci_runs_everything_where_it_is_given_no_seconds(ci):
-    done, calls = ci(CI_SECONDS="0")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "--until" not in calls[-1]["words"]
-    # Or CI, when its own tests run it, would be told so too.
-    assert {call["seconds"] for call in calls} == {None}
-
-
-@pytest.mark.long
-def test_tests_for_which_ci_has_no_time_are_counted_by_file_and_fail_nothing(ci):
-    done, _ = ci(LATE="1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].split() == ["1", "tests/b/test_c.py"]
-
-
-@pytest.fixture
-def two_files(tmp_path):
-    """Run pytest as CI does at the end, on two files of two tests: their names, and what skipped.py says."""
-    for name in "ab":
-        (tmp_path / f"test_{name}.py").write_text("def test_1(): pass\n\n\ndef test_2(): pass\n")
-
-    def run(*options):
-        command = [sys.executable, "-m", "pytest", "-p", "unhurried", "-v", "--junitxml=all.xml", *options]
-        told = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
-        ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / ".ci")}, **told).stdout
-        names = [sys.executable, str(ROOT / ".ci" / "skipped.py")]
-        skipped = [
-            subprocess.run([*names, *option, "all.xml"], **told).stdout.split()
-            for option in ([], ["--not-begun"])
-        ]
-        return re.findall(r"test_\w\.py::test_\d", ran), *skipped
-
-    return run
-
-
-@pytest.mark.long
-def test_no_test_begins_after_the_time_and_those_that_did_not_are_apart_from_those_skipped(
-    two_files,
-):
-    names, skipped, not_begun = two_files("--until", "1")
-    assert not skipped
-    assert not_begun == names == [f"test_{file}.py::test_{test}" for file in "ab" for test in "12"]
-    assert two_files("--until", str(time.time() + 1000))[1:] == ([], [])
-
-
 def test_types_are_checked_with_all_extras_and_with_what_the_quick_suite_needs(passed):
     calls = [call["words"][2:] for call in passed if call["words"][1] == "mypy"]
     assert calls[0] == []
@@ -213,7 +154,7 @@ def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
     [environment] = [call["words"][0] for call in calls if " ".join(call["words"][1:]) == failing]
     assert done.returncode != 0
     assert " ".join([c["words"] for c in calls if c["words"][0] == environment][-1][1:]) == failing
-    assert not any("--until" in call["words"] for call in calls)
+    assert not any("rest.xml" in word for call in calls for word in call["words"])
     assert re.search(rf"^== {environment}, after \d+ s: FAILED: .*{failing}", done.stdout, flags=re.M)
 
 
