@@ -23,6 +23,7 @@ LONG = {
     "agnostic",
     "architecture_pruning",
     "biprop",
+    "cht",
     "continuous_sparsification",
     "dense",
     "edge_popup",
@@ -51,6 +52,7 @@ LONG = {
     "spectral",
     "spectral_depth",
     "sr_ste",
+    "top_kast",
 }
 RUN = partly_long(IN_JAX, LONG)
 """All of them, for tests that run each: what compiles for seconds only in the long suite."""

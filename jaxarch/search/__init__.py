@@ -4,6 +4,7 @@ from jaxarch.search._acdc import acdc as acdc
 from jaxarch.search._agnostic import agnostic as agnostic
 from jaxarch.search._architecture_pruning import architecture_pruning as architecture_pruning
 from jaxarch.search._biprop import biprop as biprop
+from jaxarch.search._cht import cht as cht
 from jaxarch.search._continuous_sparsification import continuous_sparsification as continuous_sparsification
 from jaxarch.search._dense import dense as dense
 from jaxarch.search._edge_popup import edge_popup as edge_popup
@@ -35,6 +36,7 @@ from jaxarch.search._spectral import spectral as spectral
 from jaxarch.search._spectral_depth import spectral_depth as spectral_depth
 from jaxarch.search._sr_ste import sr_ste as sr_ste
 from jaxarch.search._synflow import synflow as synflow
+from jaxarch.search._top_kast import top_kast as top_kast
 from jaxarch.search._two_temperature import two_temperature as two_temperature
 from jaxarch.search._units import units_of as units_of
 from jaxarch.search._untrained import untrained as untrained

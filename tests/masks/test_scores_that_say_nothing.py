@@ -200,6 +200,8 @@ LEARNED = {
     "GraNet": search.granet(0.5),
     "AC/DC": search.acdc(0.5),
     "RigL": search.rigl(0.5),
+    "CHT": search.cht(0.5),
+    "Top-KAST": search.top_kast(0.5),
     "sparse evolution": search.sparse_evolution(0.5),
 }
 

@@ -14,7 +14,7 @@ import jaxarch
 from jaxarch import masks
 from jaxarch.optim import find_mask, sparse
 from jaxarch.run import _training as single
-from jaxarch.search import acdc, dense, gradual_magnitude, granet, rigl, sparse_evolution
+from jaxarch.search import acdc, cht, dense, gradual_magnitude, granet, rigl, sparse_evolution, top_kast
 
 KEYS = jax.random.split(jax.random.key(0), 3)
 X = jax.random.normal(jax.random.key(1), (40, 10))
@@ -160,6 +160,8 @@ SEARCHES = {
     "RigL": lambda density: rigl(density, every=2),
     "GraNet": lambda density: granet(density, every=2),
     "AC/DC": lambda density: acdc(density, every=2),
+    "CHT": lambda density: cht(density, every=2),
+    "Top-KAST": lambda density: top_kast(density, every=2),
 }
 
 
@@ -201,7 +203,7 @@ def test_the_density_is_exact_at_every_border_and_what_is_not_there_is_0(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["SET", "RigL", "GraNet", "AC/DC"])
+@pytest.mark.parametrize("name", ["SET", "CHT", "RigL", "GraNet", "AC/DC"])
 def test_the_mask_does_not_stay_what_it_was_at_first(name):
     carries, begun = states(SEARCHES[name](0.2), two_kernels())
     last = jax.tree.map(lambda leaf: leaf[-1], carries.state.memory)

@@ -46,6 +46,8 @@ ACDC_WHOLE = 0.5
 RIGL_UNTIL = 0.75
 SPANS = 50
 """Number of spans into which the changes of RigL and GraNet divide a training."""
+EXPLORATION = 0.1
+"""Share of the connections that Top-KAST trains beside those of the network."""
 PROBMASK_SAMPLES = 2
 """Samples of ProbMask's mask a step, each of which is a gradient evaluation."""
 SAMPLES = 2
@@ -298,6 +300,12 @@ def _rigl_phases(at: At, density: float) -> list[Phase]:
     return [Phase(at.whole - changes, 0), Phase(changes, 1)]
 
 
+def _top_kast_phases(at: At, density: float) -> list[Phase]:
+    """Return its phase: one of the three products of a step is for the larger set of weights."""
+    share = (2 * density + min(density + EXPLORATION, 1)) / 3
+    return [Phase(at.whole, _whole_share(share, density))]
+
+
 def _synflow_phases(at: At, density: float) -> list[Phase]:
     return [Phase(SYNFLOW_ROUNDS, 1, one_example=True), Phase(at.whole, 0)]
 
@@ -442,12 +450,28 @@ ENTRANTS: Mapping[str, Entrant] = {
         ("replaced", 0.3, 0.1, 0.6),
         nested=False,
     ),
+    "CHT": Entrant(
+        WHILE,
+        lambda at: _changing(search.cht, at, replaced=at.own, scope="erk"),
+        None,
+        lambda at, density: [Phase(at.whole, 0)],
+        ("replaced", 0.3, 0.1, 0.6),
+        nested=False,
+    ),
     "RigL": Entrant(
         WHILE,
         lambda at: _changing(search.rigl, at, replaced=at.own, until=RIGL_UNTIL, every=_spacing(at)),
         None,
         _rigl_phases,
         ("replaced", 0.3, 0.1, 0.6),
+        nested=False,
+    ),
+    "Top-KAST": Entrant(
+        WHILE,
+        lambda at: _changing(search.top_kast, at, exploration=EXPLORATION, strength=at.own),
+        None,
+        _top_kast_phases,
+        ("strength", 1e-3, 1e-4, 1e-2),
         nested=False,
     ),
     "AP": Entrant(
