@@ -58,11 +58,11 @@ MANY_PROGRAMS = 500
 compiled: list[str] = []
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def few_programs():
     """Forget compiled programs now and then: beside 3,000 of them the next takes almost twice as long.
 
-    What tests share is then compiled anew, within a second.
+    Never inside of a file, whose tests may rest on what an earlier one compiled.
     """
     with compilations() as seen:
         yield

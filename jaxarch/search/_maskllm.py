@@ -102,15 +102,16 @@ def maskllm(
 
     The N ones of each pattern make m sum to N in each group. The logits descend on
 
-        L(m o w) - lambda sum (m o w)^2,
+        L(m o w) - lambda (1 - t / T) sum (m o w)^2,
 
     whose second term keeps large the weights that remain, so that their gradients do not vanish. The scale
-    kappa_t and the temperature tau_t change linearly with the step t. The logits begin as normal numbers with
-    a standard deviation of sigma; a prior mask m_0 adds `alpha s (P_i m_0 - N^2 / M)` to pi_i, s the standard
-    deviation of the leaf's logits. The result has the likeliest pattern of each group. G. Fang et al.,
-    MaskLLM: learnable semi-structured sparsity for large language models, 2024. The formulas are those of the
-    authors' code, `learnable_sparsity/differentiable_mask.py` of github.com/NVlabs/MaskLLM; the defaults are
-    those of its script for Llama 2 7B, which trains 2,000 steps by AdamW at a learning rate of 5e-4.
+    kappa_t and the temperature tau_t change linearly with the step t of T. The logits begin as normal
+    numbers with a standard deviation of sigma. A prior mask m_0 adds `alpha s (P_i m_0 - N^2 / M)` to pi_i, s
+    the standard deviation of the leaf's logits. The result has the likeliest pattern of each group. G. Fang
+    et al., MaskLLM: learnable semi-structured sparsity for large language models, 2024. The formulas are
+    those of the authors' code, `learnable_sparsity/differentiable_mask.py` and `pretrain_maskllm.py` of
+    github.com/NVlabs/MaskLLM. The defaults are those of its script for Llama 2 7B, which trains 2,000 steps
+    by AdamW at a learning rate of 5e-4.
 
     Departures from the authors' code: N:M other than 2:4 and 1:4 are possible. The prior's overlap is
     centered by its mean over all patterns, N^2 / M, where their code for 2:4 has 1, which is the same. Their
@@ -255,7 +256,7 @@ def _drawn(draw: Any, key: Array, shapes: PyTree) -> PyTree:
 def _soft_mask(settings: Settings, state: TrainState) -> PyTree:
     """Return the expected pattern of each group under the noise of a step, within an earlier mask."""
     fixed = state.fixed
-    done = jnp.asarray(state.step, jnp.float32) / fixed.steps
+    done = _done(state)
     kappa, tau = _at(settings.scale, done), _at(settings.temperature, done)
     made = patterns(fixed.units.n, fixed.units.m)
 
@@ -265,6 +266,11 @@ def _soft_mask(settings: Settings, state: TrainState) -> PyTree:
     noise = _drawn(jax.random.gumbel, jax.random.fold_in(fixed.key, state.step), state.trainable)
     rows = map_selected(expected, state.trainable, noise)
     return within(_spread(settings, fixed, rows), fixed.mask)
+
+
+def _done(state: TrainState) -> Array:
+    """Return the share of the steps that are taken."""
+    return jnp.asarray(state.step, jnp.float32) / state.fixed.steps
 
 
 def _at(numbers: Range, done: Array) -> Array:
@@ -285,7 +291,8 @@ def _penalty(settings: Settings, state: TrainState) -> Array:
         return jnp.square(m.astype(jnp.float32) * w.astype(jnp.float32))
 
     remaining = map_selected(squared, _soft_mask(settings, state), state.fixed.weights)
-    return -jnp.asarray(settings.strength, jnp.float32) * total(remaining)
+    left = 1 - _done(state)
+    return -jnp.asarray(settings.strength, jnp.float32) * left * total(remaining)
 
 
 def _network(settings: Settings, state: TrainState) -> Network:

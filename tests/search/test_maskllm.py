@@ -128,11 +128,12 @@ def test_gradients_are_finite_differences_of_the_expected_mask_under_fixed_noise
     assert abs(gradient).max() > 0.01
 
 
-def test_the_penalty_is_the_squared_norm_of_what_remains():
+@pytest.mark.parametrize("index, share", [(0, 1.0), (6, 0.4)])
+def test_the_penalty_is_the_squared_norm_of_what_remains_and_fades(index, share):
     training = jaxarch.search.maskllm(strength=0.5)
-    state, _ = state_of(training, regression())
+    state, _ = state_of(training, regression(steps=10), index)
     remaining = training.params(training.settings, state)["kernel"]
-    expected = -0.5 * jnp.sum(remaining**2)
+    expected = -0.5 * share * jnp.sum(remaining**2)
     np.testing.assert_allclose(training.penalty(training.settings, state), expected, rtol=1e-5)
 
 
@@ -140,9 +141,9 @@ def test_the_penalty_is_the_squared_norm_of_what_remains():
 def test_weights_of_few_bits_keep_their_dtype(dtype):
     problem = regression(steps=2, optimizer=optax.adam(1e-2))
     few = dataclasses.replace(problem, init=lambda key: ({"kernel": jnp.ones((8, 3), dtype)}, {}))
+    training = jaxarch.search.maskllm()
+    state, _ = state_of(training, few)
     with jax.numpy_dtype_promotion("strict"):
-        state, _ = state_of(jaxarch.search.maskllm(), few)
-        training = jaxarch.search.maskllm()
         network = training.network(training.settings, state)
         assert training.penalty(training.settings, state).dtype == jnp.float32
     assert (
