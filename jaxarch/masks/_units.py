@@ -327,6 +327,8 @@ class NOfM(Units):
 
     def axis_of(self, path: str, shape: tuple[int, ...]) -> int:
         """Return the axis of a leaf along which its inputs lie."""
+        if 0 in shape:  # it has no inputs, and no group to choose from
+            return shape.index(0)
         axes = self.axis if isinstance(self.axis, int) else _axes_of(self.axis, path, shape)
         if axes is None:
             raise ArgumentError(
@@ -416,7 +418,7 @@ class NOfM(Units):
 
     def _along_last(self, axis: int, leaf: Array) -> Array:
         last = jnp.moveaxis(whole(leaf), axis, -1)
-        return last.reshape(*last.shape[:-1], -1, self.m)
+        return last.reshape(*last.shape[:-1], last.shape[-1] // self.m, self.m)
 
     def _of_rows(self, path: str, leaf: Array, rows: Array) -> Array:
         axis = self.axis_of(path, leaf.shape)

@@ -16,8 +16,8 @@ from jaxarch._internal.trees import raw_numbers
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 START = {
-    "w": jnp.ones((4, 3)) / 4,
-    "v": jnp.ones((3, 2)) / 3,
+    "w": jnp.ones((4, 4)) / 4,
+    "v": jnp.ones((4, 2)) / 4,
     "phase": jnp.ones(2, jnp.complex64),
     "steps": jnp.arange(2),
     "noise": jax.random.key(1),
