@@ -56,6 +56,8 @@ LONG = {
 }
 RUN = partly_long(IN_JAX, LONG)
 """All of them, for tests that run each: what compiles for seconds only in the long suite."""
+N_OF_M = ("maskllm", "sr_ste")
+"""Those of N:M patterns alone, which must know the axis of a leaf's inputs."""
 
 
 def strategy_of(name):
