@@ -12,6 +12,8 @@ from flax import nnx
 import jaxarch
 from jaxarch import float64, natural_order, select
 from jaxarch.models import signed_output_loss, tanh_network
+from jaxarch.run import begin
+from jaxarch.run._training import step
 
 RUNS = 4
 
@@ -131,6 +133,20 @@ def straight(weights, slopes, rate=1.0, steps=1):
         return sum((params[name] * jax.numpy.float32(slope)).sum() for name, slope in slopes.items()), state
 
     return jaxarch.Problem(init, loss, np.zeros(1), jaxarch.Descent(optax.sgd(rate), steps=steps))
+
+
+def descent_of(training, problem):
+    """The state before every step and after the last one, each leaf with a leading axis, and the losses."""
+
+    key = jax.random.key(0)
+
+    def one(carry, index):
+        after, loss = step(training, key, problem, carry, index)
+        return after, (carry.state, loss)
+
+    steps = jnp.arange(training.on(problem).descent.steps + 1)
+    found, losses = jax.jit(lambda: jax.lax.scan(one, begin(training, key, problem, None), steps)[1])()
+    return found, losses[:-1]
 
 
 def in_float64(enabled=True):

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import straight
+from small import descent_of, straight
 
 import jaxarch
-from jaxarch.run import begin
-from jaxarch.run._training import step
 from jaxarch.search._cht import _drawn, _enough, _size, topology
 
 KEY = jax.random.key(0)
@@ -79,15 +77,8 @@ def masks_of(weights, slopes, steps=20, rate=0.0, **settings):
     """Weights and masks of a leaf before every step and after the last one."""
     problem = straight({"w": weights}, {"w": slopes}, rate=rate, steps=steps)
     training = jaxarch.search.cht(where="w", **settings)
-
-    def one(carry, index):
-        after, _ = step(training, KEY, problem, carry, index)
-        return after, (carry.state.trainable["w"], carry.state.memory["w"])
-
-    found = jax.jit(
-        lambda: jax.lax.scan(one, begin(training, KEY, problem, None), jnp.arange(steps + 1))[1]
-    )()
-    return tuple(map(np.asarray, found))
+    found, _ = descent_of(training, problem)
+    return np.asarray(found.trainable["w"]), np.asarray(found.memory["w"])
 
 
 @pytest.mark.parametrize("removal", ["magnitude", "relative"])
@@ -109,6 +100,25 @@ def test_small_weights_are_removed_more_often():
     gone = masks[2] & (held[3] == 0)
     assert gone.sum() == 60
     assert (weights[gone] < 1).sum() > 55
+
+
+def test_draws_become_sharper_with_the_steps():
+    weights = np.where(np.arange(400).reshape(20, 20) % 2, 3.0, 1.0)
+
+    def large_ones_gone(steps):
+        held, masks = masks_of(weights, weights, steps=steps, density=0.5, replaced=0.3, every=2)
+        return (weights[masks[2] & (held[3] == 0)] > 2).sum()
+
+    # After 2 of 3 steps a large weight counts 3^(7/3), and after 2 of 40 steps 3^(11/10).
+    assert 1.5 * large_ones_gone(3) < large_ones_gone(40)
+
+
+def test_connections_grow_anywhere_where_no_place_has_a_path():
+    weights = np.ones((30, 30))
+    held, masks = masks_of(weights, weights, steps=3, density=0.006, replaced=0.6, every=2)
+    left = masks[3] & (held[3] != 0)
+    assert by_paths(left).max() == 0
+    assert np.argwhere(masks[3] & ~left)[:, 0].max() > 0  # not all in the first row
 
 
 @pytest.mark.parametrize(

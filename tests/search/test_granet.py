@@ -7,31 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import straight
+from small import descent_of, straight
 
 import jaxarch
-from jaxarch.run import begin
-from jaxarch.run._training import step
 
 KEY = jax.random.key(0)
-
-
-def states(training, problem):
-    """The state before the first step and after every step, each leaf with a leading axis."""
-
-    def one(carry, index):
-        after, _ = step(training, KEY, problem, carry, index)
-        return after, carry.state
-
-    steps = jnp.arange(training.on(problem).descent.steps + 1)
-    return jax.jit(lambda: jax.lax.scan(one, begin(training, KEY, problem, None), steps)[1])()
 
 
 def masks_of(steps, **settings):
     """The mask of 100 connections after every step, the first one before."""
     weights = {"w": np.arange(1.0, 101.0)}
     training = jaxarch.search.granet(0.1, every=2, where="w", **settings)
-    return np.asarray(states(training, straight(weights, weights, rate=0.0, steps=steps)).memory["w"])
+    return np.asarray(descent_of(training, straight(weights, weights, rate=0.0, steps=steps))[0].memory["w"])
 
 
 def test_the_density_falls_from_the_initial_one_along_the_cubic_schedule():
@@ -44,7 +31,7 @@ def test_each_leaf_replaces_a_share_of_what_pruning_over_all_leaves_has_left_it(
     weights = {"a": [8.0, 7.0, 6.0, 5.0], "b": [4.0, 3.0, 2.0, 1.0]}
     slopes = {"a": [1.0, 1.0, 1.0, 1.0], "b": [0.0, 10.0, 20.0, -30.0]}
     training = jaxarch.search.granet(0.75, replaced=0.6, end=0.25, every=1, where=["a", "b"])
-    found = states(training, straight(weights, slopes, rate=0.0, steps=4))
+    found, _ = descent_of(training, straight(weights, slopes, rate=0.0, steps=4))
     # At step 1 the 6 largest of 8 are left, and .6 / 2 (1 + cos(pi / 4)) = .51 of each leaf's are replaced:
     # 2 of 4 and 1 of 2. All of the 3 would grow in b if their slopes were compared with those of a.
     after = jax.tree.map(lambda leaf: leaf[2], found)
@@ -64,7 +51,7 @@ def test_the_exchange_goes_on_after_the_density_has_fallen_and_does_not_begin_be
 
     ones = straight({"w": np.ones(100)}, {"w": np.ones(100)}, rate=0.1, steps=20)
     training = jaxarch.search.granet(0.1, initial=0.5, begin=0.2, end=0.5, every=2, where="w")
-    rows = np.asarray(states(training, dataclasses.replace(ones, loss=loss)).memory["w"])
+    rows = np.asarray(descent_of(training, dataclasses.replace(ones, loss=loss))[0].memory["w"])
     assert np.flatnonzero((rows[1:] != rows[:-1]).any(1)).tolist() == [4, 6, 8, 10, 12, 14]
     assert rows[11:].sum(1).tolist() == [10] * 10  # at step 16, .5 / 2 (1 + cos(.8 pi)) of 10 is .48
 

@@ -5,24 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import straight
+from small import descent_of, straight
 
 import jaxarch
-from jaxarch.run import begin
-from jaxarch.run._training import step
 
 KEY = jax.random.key(0)
-
-
-def states(training, problem):
-    """The state before the first step and after every step, each leaf with a leading axis."""
-
-    def one(carry, index):
-        after, _ = step(training, KEY, problem, carry, index)
-        return after, carry.state
-
-    steps = jnp.arange(training.on(problem).descent.steps + 1)
-    return jax.jit(lambda: jax.lax.scan(one, begin(training, KEY, problem, None), steps)[1])()
 
 
 def two_largest(w):
@@ -54,7 +41,7 @@ def curved(width=8, steps=3, rate=0.5, optimizer=None):
 def test_a_few_steps_by_hand():
     w = np.array([[4.0], [-3.0], [2.5], [1.0]], np.float32)
     slope = np.array([[1.0], [1.0], [-0.5], [2.0]], np.float32)
-    found = states(
+    found, _ = descent_of(
         jaxarch.search.sr_ste("2:4", strength=0.1), straight({"w": w}, {"w": slope}, rate=0.5, steps=4)
     )
     expected, masks = [], []
@@ -70,7 +57,7 @@ def test_a_few_steps_by_hand():
 @pytest.mark.parametrize("n, m", [(2, 4), (1, 4), (3, 8)])
 def test_every_group_has_exactly_n_at_each_step_and_masks_change(n, m):
     training = jaxarch.search.sr_ste(f"{n}:{m}", strength=0.01)
-    found = states(training, curved(16, steps=30))
+    found, _ = descent_of(training, curved(16, steps=30))
     last = training.network(training.settings, jax.tree.map(lambda leaf: leaf[-1], found))
     masks = jax.vmap(lambda state: training.network(training.settings, state).mask["kernel"])(found)
     assert (masks.reshape(31, -1, m, 3).sum(2) == n).all()
@@ -81,7 +68,7 @@ def test_every_group_has_exactly_n_at_each_step_and_masks_change(n, m):
 @pytest.mark.parametrize("strength", [0.0, 0.3])
 def test_removed_weights_take_the_straight_through_gradient_and_shrink(strength):
     problem = curved(steps=1, rate=1.0)
-    found = states(jaxarch.search.sr_ste(strength=strength), problem)
+    found, _ = descent_of(jaxarch.search.sr_ste(strength=strength), problem)
     before, after = (jax.tree.map(lambda leaf, at=at: leaf[at], found.trainable) for at in (0, 1))
     mask = two_largest(np.asarray(before["kernel"]))
     masked = before | {"kernel": before["kernel"] * mask}
@@ -96,7 +83,7 @@ def test_removed_weights_take_the_straight_through_gradient_and_shrink(strength)
 def test_the_loss_is_that_of_the_masked_network_without_the_second_term():
     problem = curved(steps=1)
     network = jaxarch.search.sr_ste(strength=100.0)(KEY, problem)
-    start = states(jaxarch.search.sr_ste(), problem).trainable
+    start = descent_of(jaxarch.search.sr_ste(), problem)[0].trainable
     first = jax.tree.map(lambda leaf: leaf[0], start)
     first["kernel"] = first["kernel"] * two_largest(np.asarray(first["kernel"]))
     np.testing.assert_allclose(network.info["loss"][0], problem.objective(first, {}), rtol=1e-6)

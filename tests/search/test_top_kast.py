@@ -7,25 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import straight
+from small import descent_of, straight
 
 import jaxarch
-from jaxarch.run import begin
-from jaxarch.run._training import step
 
 KEY = jax.random.key(0)
-
-
-def states(training, problem):
-    """The state before every step and after the last one, each leaf with a leading axis, and the losses."""
-
-    def one(carry, index):
-        after, loss = step(training, KEY, problem, carry, index)
-        return after, (carry.state, loss)
-
-    steps = jnp.arange(training.on(problem).descent.steps + 1)
-    found, losses = jax.jit(lambda: jax.lax.scan(one, begin(training, KEY, problem, None), steps)[1])()
-    return found, losses[:-1]
 
 
 def noisy(optimizer, size=200, steps=30):
@@ -42,7 +28,7 @@ def noisy(optimizer, size=200, steps=30):
 
 def test_the_larger_set_moves_and_its_weights_take_over_once_they_are_the_largest():
     training = jaxarch.search.top_kast(0.25, exploration=0.25, strength=0.0, every=1, where="w")
-    found, losses = states(training, straight({"w": [4, 3, 2, 1]}, {"w": [1, -1, 5, 5]}, steps=5))
+    found, losses = descent_of(training, straight({"w": [4, 3, 2, 1]}, {"w": [1, -1, 5, 5]}, steps=5))
     assert found.trainable["w"].tolist() == [
         [4, 3, 2, 1],
         [3, 4, 2, 1],
@@ -69,7 +55,7 @@ def test_the_network_has_the_last_mask_that_the_loss_has_seen():
 def test_the_penalty_is_larger_by_one_over_the_density_outside_of_the_network():
     training = jaxarch.search.top_kast(0.25, exploration=0.25, strength=0.5, every=1, where="w")
     problem = straight({"w": [4, 3, 2, 1], "b": [5]}, {"w": [0, 0, 0, 0], "b": [0]}, steps=2)
-    found, losses = states(training, problem)
+    found, losses = descent_of(training, problem)
     # .5 / 2 (4^2 + 3^2 / .25), then .5 / 2 (3^2 + 2^2 / .25). Slopes are .5 w and .5 w / .25.
     np.testing.assert_allclose(losses, [13, 6.25])
     assert found.trainable["w"][:3].tolist() == [[4, 3, 2, 1], [2, -3, 2, 1], [-2, -1.5, 2, 1]]
@@ -93,7 +79,7 @@ def in_numpy(weights, slopes, rate, strength, few, more):
 def test_steps_are_those_of_the_formulas_in_numpy():
     weights, slopes = np.random.default_rng(1).normal(size=(2, 40))
     training = jaxarch.search.top_kast(0.2, exploration=0.3, strength=0.2, every=1, where="w")
-    found, _ = states(training, straight({"w": weights}, {"w": slopes}, rate=0.1, steps=12))
+    found, _ = descent_of(training, straight({"w": weights}, {"w": slopes}, rate=0.1, steps=12))
     expected = in_numpy(weights, [slopes] * 12, 0.1, 0.2, 8, 20)
     np.testing.assert_allclose(found.trainable["w"], expected, rtol=1e-4, atol=1e-5)
     assert (found.memory.forward["w"][0] != found.memory.forward["w"][-1]).any()
@@ -102,7 +88,7 @@ def test_steps_are_those_of_the_formulas_in_numpy():
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.3, momentum=0.9), optax.adamw(0.1, weight_decay=0.1)])
 def test_exactly_the_larger_set_moves_whatever_the_moments_are(optimizer):
     training = jaxarch.search.top_kast(0.1, exploration=0.2, every=3, where="w")
-    found, _ = states(training, noisy(optimizer))
+    found, _ = descent_of(training, noisy(optimizer))
     forward, backward = (np.asarray(leaf["w"]) for leaf in found.memory)
     assert (forward.sum(1) == 20).all() and (backward.sum(1) == 60).all()
     assert not (forward & ~backward).any()
@@ -116,21 +102,21 @@ def test_exactly_the_larger_set_moves_whatever_the_moments_are(optimizer):
 
 def test_sets_change_every_few_steps_and_not_after_the_last_one():
     training = jaxarch.search.top_kast(0.1, exploration=0.2, every=5, where="w")
-    rows = np.asarray(states(training, noisy(optax.sgd(0.3)))[0].memory.backward["w"])
+    rows = np.asarray(descent_of(training, noisy(optax.sgd(0.3)))[0].memory.backward["w"])
     assert np.flatnonzero((rows[1:] != rows[:-1]).any(1)).tolist() == [4, 9, 14, 19, 24]
 
 
 @pytest.mark.parametrize(("until", "last"), [(0.0, 0), (0.5, 15), (1.0, 31)])
 def test_exploration_stops_after_a_share_of_the_steps(until, last):
     training = jaxarch.search.top_kast(0.1, exploration=0.2, until=until, every=3, where="w")
-    masks = states(training, noisy(optax.sgd(0.3)))[0].memory
+    masks = descent_of(training, noisy(optax.sgd(0.3)))[0].memory
     counts = np.asarray(masks.backward["w"].sum(1)).tolist()
     assert counts == [60] * last + [20] * (31 - last)
 
 
 def test_exploration_of_all_is_dense_training_of_what_is_not_used():
     training = jaxarch.search.top_kast(0.5, exploration=1.0, strength=0.0, every=1, where="w")
-    found, _ = states(training, straight({"w": [4, 3, 2, 1]}, {"w": [1, 1, 1, 1]}, rate=0.5, steps=2))
+    found, _ = descent_of(training, straight({"w": [4, 3, 2, 1]}, {"w": [1, 1, 1, 1]}, rate=0.5, steps=2))
     assert found.memory.backward["w"].all()
     assert found.trainable["w"].tolist() == [[4, 3, 2, 1], [3.5, 2.5, 1.5, 0.5], [3, 2, 1, 0]]
 
