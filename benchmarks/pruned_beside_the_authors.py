@@ -76,7 +76,7 @@ TRANSFORMERS = SimpleNamespace(Conv1D=())
 
 
 class Target(NamedTuple):
-    """What the authors' code is asked for.
+    """Sparsity and pattern, as the authors' code takes them.
 
     Attributes:
       sparsity: the share of weights that go.

@@ -75,6 +75,18 @@ def spacing(every: int | None, steps: int, spans: int = CHANGES) -> int:
     return max(round(steps / spans), 1) if every is None else every
 
 
+def spacing_before(last: int, name: str, every: int | None, steps: int, spans: int = CHANGES) -> int:
+    """Return the number of steps from one change to the next, in a training whose changes end at a step.
+
+    Raises:
+      ArgumentError: no change before that step, so that the mask would never change.
+    """
+    chosen = spacing(every, steps, spans)
+    if chosen >= last:
+        raise too_few(name, steps, chosen)
+    return chosen
+
+
 def span(name: str, begin: float, end: float, steps: int, every: int) -> tuple[int, int]:
     """Return the steps of two shares of a training, rounded down to a multiple of `every`.
 

@@ -22,7 +22,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import check_changes, check_replaced, spacing, sparse_training, too_few
+from jaxarch.search._changing import check_changes, check_replaced, spacing_before, sparse_training
 
 NAME = "Cannistraci-Hebb training"
 RISE = 2.0
@@ -132,9 +132,7 @@ def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     steps = problem.descent.steps
-    every = spacing(settings.every, steps)
-    if every >= steps:
-        raise too_few(NAME, steps, every)
+    every = spacing_before(steps, NAME, settings.every, steps)
     replaced = optax.constant_schedule(settings.replaced)
     draws = Draws(*jax.random.split(jax.random.fold_in(key, state.step)))
     exponent = 1 + RISE * jnp.asarray(state.step, jnp.float32) / steps

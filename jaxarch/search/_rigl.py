@@ -17,7 +17,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import check_changes, check_replaced, spacing, sparse_training, too_few
+from jaxarch.search._changing import check_changes, check_replaced, spacing_before, sparse_training
 
 NAME = "RigL"
 
@@ -100,12 +100,9 @@ def rigl(
 def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
-    every, last = (
-        spacing(settings.every, problem.descent.steps),
-        round(settings.until * problem.descent.steps),
-    )
-    if every >= last:
-        raise too_few(NAME, problem.descent.steps, every)
+    steps = problem.descent.steps
+    last = round(settings.until * steps)
+    every = spacing_before(last, NAME, settings.every, steps)
     return sparse(
         problem.descent.optimizer,
         replaced=optax.cosine_decay_schedule(settings.replaced, last),

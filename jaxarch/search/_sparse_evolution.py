@@ -16,7 +16,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import check_changes, check_replaced, spacing, sparse_training, too_few
+from jaxarch.search._changing import check_changes, check_replaced, spacing_before, sparse_training
 
 NAME = "sparse evolution"
 
@@ -91,9 +91,8 @@ def sparse_evolution(
 def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
-    every = spacing(settings.every, problem.descent.steps)
-    if every >= problem.descent.steps:
-        raise too_few(NAME, problem.descent.steps, every)
+    steps = problem.descent.steps
+    every = spacing_before(steps, NAME, settings.every, steps)
     return sparse(
         problem.descent.optimizer,
         replaced=optax.constant_schedule(settings.replaced),

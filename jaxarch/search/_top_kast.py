@@ -29,7 +29,7 @@ from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import REMEDY, check_changes, spacing, too_few
+from jaxarch.search._changing import REMEDY, check_changes, spacing_before
 from jaxarch.search._scored import total
 from jaxarch.search._straight_through import straight_through
 from jaxarch.transforms._densities import layers_lost
@@ -213,9 +213,7 @@ def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     steps = problem.descent.steps
-    every, last = spacing(settings.every, steps, SPANS), _last(settings, steps)
-    if every >= steps:
-        raise too_few(NAME, steps, every)
+    every, last = spacing_before(steps, NAME, settings.every, steps, SPANS), _last(settings, steps)
     inner = optax.with_extra_args_support(problem.descent.optimizer)
 
     def init(params: PyTree) -> State:
