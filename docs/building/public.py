@@ -39,6 +39,7 @@ PAGES = {
     "masks": ("Masks", ("masks",)),
     "saliency": ("Saliency", ("saliency",)),
     "calibration": ("Calibration", ("calibration",)),
+    "analysis": ("Comparison of networks", ("analysis",)),
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Flax NNX models", ("nnx",)),
     "torch": ("PyTorch models", ("torch",)),

@@ -466,6 +466,12 @@ def items(name: str, values: Any, kind: type, of: str) -> list[Any]:
     return entries
 
 
+def check_batches(batches: object) -> None:
+    """Raise unless `batches` is a list of batches, and not one batch."""
+    if hasattr(batches, "shape") or isinstance(batches, Mapping) or not isinstance(batches, Iterable):
+        raise ArgumentError(f"batches: expected a list of batches, got {shown(batches)}; give [batch]")
+
+
 def check_mapping(name: str, value: object, of: str) -> None:
     """Raise unless a value is a dict or the like; the message describes the right value by `of`."""
     if not isinstance(value, Mapping):

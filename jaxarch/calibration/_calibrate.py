@@ -30,8 +30,8 @@ from jaxarch.masks._sharding import automatic
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._flow import Program, Step, follow, fresh, shape_of
 from jaxarch.structure._groups import check_shapes
-from jaxarch.structure._network_function import check_arrays_given
-from jaxarch.structure._tracing import traced
+from jaxarch.structure._network_function import check_arrays_given, check_batch, checked_batches
+from jaxarch.structure._tracing import hashable, traced
 
 Valid = Callable[[PyTree], Any]
 """From a batch, which of its rows count: booleans for the first axes of the inputs of products."""
@@ -244,13 +244,10 @@ def captured(
     with_products: bool,
 ) -> Calibration:
     """Run a model on some batches, as `calibrate` does, with or without second moments between inputs."""
-    check_batches(batches)
     wanted = None if where is None else {*named_leaves(select(params, where))}
     run = _Stream(function, params, wanted, valid, with_products)
-    for batch in batches:
+    for batch in checked_batches(batches):
         run.add(batch)
-    if not run.batches:
-        raise ArgumentError("batches: expected at least one, got none")
     calibration = run.result()
     for path in wanted or ():
         if path in calibration.left:
@@ -267,12 +264,6 @@ def outline(
       A calibration without moments; and by path, the bytes of the second moments that a leaf needs.
     """
     return _Stream(function, params, None, None, with_products=True).outline(batch)
-
-
-def check_batches(batches: object) -> None:
-    """Raise unless `batches` is a list of batches, and not one batch."""
-    if hasattr(batches, "shape") or isinstance(batches, Mapping) or not isinstance(batches, Iterable):
-        raise ArgumentError(f"batches: expected a list of batches, got {shown(batches)}; give [batch]")
 
 
 def _shapes(params: PyTree) -> dict[str, jax.ShapeDtypeStruct]:
@@ -365,7 +356,7 @@ class _Stream:
         if valid is not None:
             check_callable("valid", valid, "batch")
         self.batches = 0
-        self._function, self._params, self._shapes = _hashable(function), params, _shapes(params)
+        self._function, self._params, self._shapes = hashable(function), params, _shapes(params)
         self._wanted = None if wanted is None else frozenset(wanted)
         self._valid, self._with_products = valid, with_products
         self._programs: dict[Any, _Program] = {}
@@ -382,6 +373,7 @@ class _Stream:
 
     def outline(self, batch: PyTree) -> tuple[Calibration, dict[str, int]]:
         """Return a calibration without moments, and the bytes of second moments that each leaf needs."""
+        check_batch(batch)
         uses = self._program(batch).uses
         shapes = dict(zip(uses, jax.eval_shape(self._run, batch), strict=True))
         sizes: dict[str, int] = {}
@@ -426,11 +418,7 @@ class _Stream:
         )
 
     def _program(self, batch: PyTree) -> _Program:
-        """Return the program for batches of this shape, after checks of the function and the batch."""
-        check_leaves("batches", batch, keys=True)
-        if not all(map(np.size, jax.tree.leaves(batch))):
-            raise ArgumentError("batches: expected examples in each batch, got an array without entries")
-        check_arrays_given(batches=batch)
+        """Return the program for batches of this shape, after a check of the function."""
         leaves, structure = jax.tree.flatten(batch)
         kind = structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         if kind not in self._programs:
@@ -467,15 +455,6 @@ def _check_rows(valid: tuple[int, ...], uses: Iterable[Use]) -> None:
                 ResultWarning,
                 stacklevel=2,
             )
-
-
-def _hashable(function: Callable[[PyTree, PyTree], Any]) -> Callable[[PyTree, PyTree], Any]:
-    """Return a function that JAX can keep a program for."""
-    try:
-        hash(function)
-    except TypeError:
-        return lambda params, batch: function(params, batch)
-    return function
 
 
 def _sum(first: Any, second: Any) -> Any:

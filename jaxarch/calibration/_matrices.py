@@ -10,14 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch._internal.errors import ArgumentError, ResultWarning
+from jaxarch._internal.errors import ArgumentError, ResultWarning, check_batches
 from jaxarch._internal.trees import PyTree, named_leaves
-from jaxarch.calibration._calibrate import (
-    Calibration,
-    Valid,
-    captured,
-    check_batches,
-)
+from jaxarch.calibration._calibrate import Calibration, Valid, captured
 from jaxarch.calibration._views import wide
 from jaxarch.masks._sharding import beside, whole
 

@@ -494,7 +494,7 @@ class Span:
         elif self.parts:
             table = array.reshape(*[part.size for part in self.parts], -1)
             for index, part in enumerate(self.parts):
-                yield from part.rows(jnp.moveaxis(table, index, 0))
+                yield from part.rows(table.transpose(index, *_others(index, table.ndim)))
 
     def collect(self, sums: Any) -> Iterator[tuple[str, Any]]:
         """Sum an array over the indices of each unit, and yield the sums for each group in the span."""

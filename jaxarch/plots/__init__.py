@@ -10,6 +10,7 @@ from jaxarch._internal.errors import from_extra
 
 if TYPE_CHECKING:
     from jaxarch.plots._colour_maps import fields
+    from jaxarch.plots._compared_networks import alignment, barriers, similarity
     from jaxarch.plots._costs import cost
     from jaxarch.plots._critical_differences import ranks
     from jaxarch.plots._gains import trade_off, trade_offs
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NotebookFigure",
+    "alignment",
     "architectures",
+    "barriers",
     "by_strategy",
     "convergence",
     "convergence_grid",
@@ -42,6 +45,7 @@ __all__ = [
     "regrets",
     "runtime",
     "save",
+    "similarity",
     "spectra",
     "spectral_comparison",
     "sweep",
@@ -53,6 +57,7 @@ __all__ = [
 # No file has the name of a function: importing the file would replace the function.
 _FILES = {
     "_colour_maps": ("fields",),
+    "_compared_networks": ("alignment", "barriers", "similarity"),
     "_costs": ("cost",),
     "_critical_differences": ("ranks",),
     "_gains": ("trade_off", "trade_offs"),

@@ -71,6 +71,22 @@ class Axis:
             whole = (whole[:, None] & part[None, :]).reshape(-1)
         return whole
 
+    def order(self, of_atom: Mapping[Axis, np.ndarray]) -> np.ndarray:
+        """Return the indices in a new order, given the new order of each atom's units.
+
+        Args:
+          of_atom: by atom, a permutation of its units; atoms that are left out keep their order.
+        """
+        axis = self.root()
+        if axis.form == "atom":
+            return of_atom.get(axis, np.arange(axis.size))
+        orders = [part.order(of_atom) for part in axis.parts]
+        sizes = [part.size for part in axis.parts]
+        if axis.form == "sum":
+            starts = np.cumsum([0, *sizes[:-1]])
+            return np.concatenate([start + order for start, order in zip(starts, orders, strict=True)])
+        return np.ravel_multi_index(np.ix_(*orders), sizes).reshape(-1)
+
 
 def product(parts: Sequence[Axis]) -> Axis:
     """Return the axis into which a reshape merges some axes: row by row, the last one fastest."""

@@ -18,8 +18,10 @@ from jax.tree_util import GetAttrKey, KeyPath, SequenceKey, tree_map_with_path
 from jaxarch._internal.errors import (
     ArgumentError,
     ResultWarning,
+    check_concrete,
     check_flag,
     check_function,
+    check_mapping,
     did_you_mean,
     is_traced,
     shown,
@@ -438,8 +440,44 @@ class Groups:
             other shapes.
         """
         of_atom = self._of_atoms(kept)
+        return self._map_axes(lambda leaf, axes: _cut_as_split(leaf, axes, of_atom), tree)
 
-        def smaller(keys: KeyPath, leaf: Any) -> Any:
+    def permute(self, tree: PyTree, orders: Mapping[str, Any]) -> PyTree:
+        """Put the units of some groups in another order, in all leaves at once.
+
+        The function computes the same with the permuted tree, up to rounding, if it treats the units of each
+        group alike. A function that tells them apart, for instance by a constant of its own for each, does
+        not. `analysis.align` finds such groups, and leaves them as they are.
+
+        Args:
+          tree: as in `cut`: leaves, a mask, or an optimizer state.
+          orders: by group name, a permutation of shape (size,): unit i of the result is unit `orders[i]`
+            here. Groups that are left out keep their order.
+
+        Returns:
+          The tree with permuted arrays, each on the devices of the original.
+
+        Raises:
+          ArgumentError: an unknown group; integers that are no permutation; leaves of other shapes.
+
+        Example:
+          >>> import jax, jax.numpy as jnp
+          >>> from jaxarch.structure import axis_groups
+          >>> params = {"in": jnp.array([[1.0, 2.0, 3.0]]), "out": jnp.array([[4.0], [5.0], [6.0]])}
+          >>> def model(params, x):
+          ...     return jnp.tanh(x @ params["in"]) @ params["out"]
+          >>> groups = axis_groups(model, params, jnp.ones((1, 1)))
+          >>> turned = groups.permute(params, {"in[1]": [2, 0, 1]})
+          >>> turned["in"].tolist(), turned["out"].ravel().tolist()
+          ([[3.0, 1.0, 2.0]], [6.0, 4.0, 5.0])
+        """
+        of_atom = {self._atoms[name]: order for name, order in self._checked_orders(orders).items()}
+        return self._map_axes(lambda leaf, axes: _permuted(leaf, axes, of_atom), tree)
+
+    def _map_axes(self, change: Callable[[Any, Axes], Any], tree: PyTree) -> PyTree:
+        """Change each leaf of the model, or of an optimizer state, given its axes; scalars stay."""
+
+        def changed(keys: KeyPath, leaf: Any) -> Any:
             path, ends = path_name(keys), _model_paths(keys)
             axes = next((self._leaves[end] for end in ends if end in self._leaves), None)
             if jnp.ndim(leaf) == 0 and path not in self._leaves:
@@ -449,9 +487,9 @@ class Groups:
                     f"tree: the groups have no leaf {path!r} of shape {jnp.shape(leaf)}; pass the tree they "
                     "were found with, or an optimizer state with arrays of the same shapes"
                 )
-            return _cut_as_split(leaf, axes, of_atom)
+            return change(leaf, axes)
 
-        return tree_map_with_path(smaller, tree)
+        return tree_map_with_path(changed, tree)
 
     def mask(self, kept: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return a mask of the entries that `cut` keeps: the connections among the kept units.
@@ -582,9 +620,7 @@ class Groups:
             raise ArgumentError(f"kept: expected a dict from group names to booleans, got {shown(kept)}")
         of_atom = {}
         for name, units in kept.items():
-            if name not in self.groups:
-                there = did_you_mean(str(name), self.groups) if self.groups else str(self)
-                raise ArgumentError(f"kept: unknown group {shown(name)}; {there}")
+            self.check_group("kept", name)
             if is_traced(units):
                 raise ArgumentError(
                     f"kept: the units of {shown(name)} are traced, but decide sizes; call this outside of jit"
@@ -597,6 +633,25 @@ class Groups:
                 )
             of_atom[self._atoms[name]] = units
         return of_atom
+
+    def _checked_orders(self, orders: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        check_mapping("orders", orders, "permutations, by name of the group")
+        checked = {}
+        for name, order in orders.items():
+            self.check_group("orders", name)
+            check_concrete("orders", order)
+            size = self.groups[name].size
+            checked[name] = np.asarray(order)
+            if not np.array_equal(np.sort(checked[name], axis=None), np.arange(size)):
+                raise ArgumentError(
+                    f"orders: expected a permutation of {size} units for {shown(name)}, got {shown(order)}"
+                )
+        return checked
+
+    def check_group(self, argument: str, name: Any) -> None:
+        if name not in self.groups:
+            there = did_you_mean(str(name), self.groups) if self.groups else str(self)
+            raise ArgumentError(f"{argument}: unknown group {shown(name)}; {there}")
 
     def reasons(self) -> dict[str, str]:
         """Return the axes that stay whole, by reason.
@@ -684,6 +739,18 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     whole = [name if stays else None for name, stays in zip(names, same, strict=True)]
     after = [None if size % count else name for name, size, count in zip(names, shape, parts, strict=True)]
     return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
+
+
+def _permuted(leaf: Any, axes: Axes, orders: Mapping[Axis, np.ndarray]) -> Any:
+    """Permute the entries of a leaf along its axes; it stays where it is."""
+    made = leaf
+    for index, axis in enumerate(axes):
+        order = axis.order(orders)
+        if not np.array_equal(order, np.arange(axis.size)):
+            made = made.take(order, index) if isinstance(made, np.ndarray) else jnp.take(made, order, index)
+    if made is leaf or is_traced(made) or not isinstance(leaf, jax.Array):
+        return made
+    return jax.device_put(made, leaf.sharding)
 
 
 def check_shapes(

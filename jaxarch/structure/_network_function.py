@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch._internal.errors import ArgumentError, is_traced, shown
+from jaxarch._internal.errors import ArgumentError, check_batches, check_leaves, is_traced, shown
 from jaxarch._internal.trees import PyTree, named_leaves, placed
 from jaxarch.masks import apply_mask
 from jaxarch.run._network import Network
@@ -68,6 +68,25 @@ def check_examples(inputs: PyTree) -> None:
     """Raise if an input has no entries."""
     if not all(np.size(leaf) for leaf in jax.tree.leaves(inputs)):
         raise ArgumentError("inputs: expected at least one example, got arrays without entries")
+
+
+def check_batch(batch: PyTree) -> None:
+    """Raise unless a batch has arrays with entries."""
+    check_leaves("batches", batch, keys=True)
+    if not all(map(np.size, jax.tree.leaves(batch))):
+        raise ArgumentError("batches: expected examples in each batch, got an array without entries")
+    check_arrays_given(batches=batch)
+
+
+def checked_batches(batches: Iterable[PyTree]) -> Iterator[PyTree]:
+    """Yield batches after a check of each; raise if there is none."""
+    check_batches(batches)
+    batch = None
+    for batch in batches:
+        check_batch(batch)
+        yield batch
+    if batch is None:
+        raise ArgumentError("batches: expected at least one, got none")
 
 
 def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callable[[Leaves, PyTree], Any]:

@@ -36,6 +36,15 @@ def traced(
     return closed, outputs
 
 
+def hashable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that JAX can keep a program for."""
+    try:
+        hash(function)
+    except TypeError:
+        return lambda *arguments: function(*arguments)
+    return function
+
+
 class _Source(NamedTuple):
     """An input of a program, and the order of its axes; `()` if it is unchanged."""
 

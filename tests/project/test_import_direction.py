@@ -26,7 +26,7 @@ LIBRARY = [
     ["io"],
     ["run"],
     ["structure"],
-    ["calibration"],
+    ["analysis", "calibration"],
     ["saliency"],
     ["theory"],
     ["optim"],
@@ -60,6 +60,7 @@ ORDER = [*LIBRARY, *([f"lab.{room}"] for room in LAB), ["lab"], ["__init__"], ["
 HEIGHT = {room: height for height, layer in enumerate(ORDER) for room in layer}
 
 MATHEMATICS = {
+    "analysis",
     "masks",
     "calibration",
     "saliency",
@@ -74,6 +75,7 @@ MATHEMATICS = {
 }
 ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
+    "jaxarch.analysis._align": {"scipy"},
     "jaxarch.run._progress": {"rich"},
     "jaxarch.search._logistic_regression": {"sklearn"},
     "jaxarch.structure._allocation": {"scipy"},

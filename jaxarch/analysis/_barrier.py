@@ -1,0 +1,162 @@
+"""Loss barriers: the loss along the line between two networks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.errors import (
+    ArgumentError,
+    check_batches,
+    check_callable,
+    check_count,
+    check_leaves,
+    is_traced,
+    shown,
+)
+from jaxarch._internal.trees import PyTree, named_leaves, raw_numbers
+from jaxarch.analysis._pair import check_pair
+from jaxarch.structure._tracing import hashable
+
+
+class Barrier(NamedTuple):
+    """The loss along the line between two networks, as returned by `barrier`.
+
+    Attributes:
+      at: the places on the line, from 0, the first network, to 1, the second; shape (points,).
+      losses: the loss at each place, shape (points,).
+      height: the barrier: the largest difference of the loss from the line between the two networks'
+        losses; at least 0.
+    """
+
+    at: Array
+    losses: Array
+    height: Array
+
+
+def barrier(
+    loss: Callable[..., Any],
+    first: PyTree,
+    second: PyTree,
+    batches: Iterable[PyTree] | None = None,
+    points: int = 25,
+) -> Barrier:
+    r"""Compute the loss barrier between two networks: how much a straight path between them rises.
+
+        found = jaxarch.analysis.barrier(loss, a, aligned.second, batches)
+        figure = jaxarch.plots.barriers({"aligned": found})
+
+    With theta_t = (1 - t) theta_0 + t theta_1 for t = 0, ..., 1,
+
+        height = max_t L(theta_t) - [(1 - t) L(theta_0) + t L(theta_1)]
+
+    (Entezari et al., *The role of permutation invariance in linear mode connectivity*, 2022,
+    https://arxiv.org/abs/2110.06296). Frankle et al. (*Linear mode connectivity and the
+    lottery ticket hypothesis*, 2020, https://arxiv.org/abs/1912.05671) subtract the mean of both losses
+    instead; theirs is the same if the losses are. If L is convex, the height is 0. Networks that are apart by
+    a permutation only have a barrier, so `align` the second first. Leaves between two networks are no
+    network's: running statistics of a batch norm, for instance, are not those of the network halfway. Compute
+    them within `loss`, or read the height as an upper bound.
+
+    Args:
+      loss: `params -> scalar`, jittable; or `(params, batch) -> scalar`, a mean over the examples, if there
+        are batches.
+      first: the parameters of the first network.
+      second: the parameters of the second network. Leaves without a value between, such as integers, must be
+        equal.
+      batches: batches of examples along the first axis of each leaf, over which the loss is averaged,
+        weighted by their sizes. Each shape of a batch is compiled once.
+      points: the number of places on the line, at least 3, both ends included.
+
+    Returns:
+      `Barrier`. The losses are computed one after another, so the memory is that of one. `jax.vmap` over the
+      parameters gives the barriers of many pairs, and `jax.jit` and gradients work.
+
+    Raises:
+      ArgumentError: parameters of different paths or shapes, or with different integers; fewer than 3 points;
+        a loss that is no scalar; no batch, or batches without examples.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> def loss(params):  # two minima, at -1 and 1, and a hill of height 1 between
+      ...     return (params["w"] ** 2 - 1) ** 2
+      >>> found = jaxarch.analysis.barrier(loss, {"w": jnp.float32(-1)}, {"w": jnp.float32(1)}, points=5)
+      >>> found.losses.round(2).tolist(), float(found.height)
+      ([0.0, 0.5600000023841858, 1.0, 0.5600000023841858, 0.0], 1.0)
+    """
+    check_pair(first, second, traced=True)
+    _check_between(first, second)
+    check_count("points", points, 3)
+    check_callable("loss", loss, *(["params"] if batches is None else ["params", "batch"]))
+    loss, at = hashable(loss), np.linspace(0.0, 1.0, points, dtype=np.float32)
+    if batches is None:
+        losses = _losses(loss, first, second, at)
+    else:
+        check_batches(batches)
+        sums: Any = 0.0
+        examples = 0
+        for batch in batches:
+            count = _examples(batch)
+            sums = sums + count * _losses(loss, first, second, at, batch)
+            examples += count
+        if not examples:
+            raise ArgumentError("batches: expected at least one example, got none")
+        losses = sums / examples
+    straight = (1 - at) * losses[0] + at * losses[-1]
+    return Barrier(jnp.asarray(at), losses, jnp.max(losses - straight))
+
+
+def _check_between(first: PyTree, second: PyTree) -> None:
+    leaves = named_leaves(first)
+    for path, leaf in named_leaves(second).items():
+        if _is_between(leaf) or is_traced((leaf, leaves[path])):
+            continue
+        if not np.array_equal(*(raw_numbers(of) for of in (leaf, leaves[path]))):
+            raise ArgumentError(
+                f"second: {path!r} has no values between its own and the first's, of {leaf.dtype}; give both "
+                "networks the same"
+            )
+
+
+def _is_between(leaf: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+
+
+def _examples(batch: PyTree) -> int:
+    check_leaves("batches", batch, keys=True)
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
+    if len(sizes) != 1 or () in sizes:
+        raise ArgumentError(
+            "batches: expected the same number of examples along the first axis of each leaf, got "
+            f"{shown(batch)}"
+        )
+    return min(sizes)[0]
+
+
+def _losses(loss: Callable[..., Any], first: PyTree, second: PyTree, at: np.ndarray, *batch: PyTree) -> Array:
+    # Not one program over all places: XLA runs convolutions in a loop many times slower on a CPU.
+    losses = [_loss(first, second, place, *batch, loss=loss) for place in at]
+    if jnp.shape(losses[0]) or not jnp.issubdtype(losses[0].dtype, jnp.floating):
+        raise ArgumentError(
+            f"loss: expected one real number, got shape {jnp.shape(losses[0])} of {losses[0].dtype}"
+        )
+    return jnp.stack(losses)
+
+
+@functools.partial(jax.jit, static_argnames="loss")
+def _loss(first: PyTree, second: PyTree, place: Any, *batch: PyTree, loss: Callable[..., Any]) -> Array:
+    def between(one: Any, other: Any) -> Any:
+        if not _is_between(one):
+            return one
+        # Halfway between two bfloat16 weights lies a number that bfloat16 may not have.
+        wide = jnp.promote_types(one.dtype, jnp.float32)
+        t = place.astype(jnp.finfo(wide).dtype)
+        return ((1 - t) * one.astype(wide) + t * other.astype(wide)).astype(one.dtype)
+
+    return jnp.asarray(loss(jax.tree.map(between, first, second), *batch))

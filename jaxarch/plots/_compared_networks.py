@@ -1,0 +1,150 @@
+"""Figures of two networks compared: barriers between them, similarity of layers, matched units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxarch._internal.errors import ArgumentError, check_instance
+from jaxarch.analysis import Alignment, Barrier, Similarity
+from jaxarch.plots._arguments import array, panels
+from jaxarch.plots._style import COLOURS, LINES, STYLE, NotebookFigure, medians
+
+_ROW, _CELL = 0.24, 0.36
+"""Inches of a row of text, and of a cell of a map."""
+
+
+def barriers(found: Mapping[str, Barrier], label: str = "loss", title: str = "") -> Figure:
+    """Draw the loss along the line between two networks, for several pairs or ways to align one.
+
+    Args:
+      found: by name, what `analysis.barrier` returns: of one pair, or of many as `jax.vmap` returns them.
+        Lines are medians over pairs, bands are quartiles. The legend has the barrier's height.
+      label: label of the vertical axis.
+      title: title of the figure.
+
+    Raises:
+      ArgumentError: nothing to draw, or values that are not barriers.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> def loss(params):
+      ...     return (params["w"] ** 2 - 1) ** 2
+      >>> found = jaxarch.analysis.barrier(loss, {"w": jnp.float32(-1)}, {"w": jnp.float32(1)})
+      >>> figure = jaxarch.plots.barriers({"two minima": found})
+      >>> figure.axes[0].get_legend().get_texts()[0].get_text()
+      'two minima: 1'
+    """
+    lines = panels("found", found, "name", _losses)
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(5.6, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, (at, losses, heights)) in enumerate(lines.items()):
+            look: dict[str, Any] = {
+                "color": COLOURS[index % len(COLOURS)],
+                "ls": LINES[index % len(LINES)],
+                "lw": 1.6,
+            }
+            medians(axes, at, losses, **look, label=f"{name}: {np.median(heights):.3g}")
+        axes.set_xlabel("place between the first network (0) and the second (1)")
+        axes.set_ylabel(label)
+        axes.set_title(title, loc="left")
+        axes.legend(title="barrier's height, median over pairs" if len(losses) > 1 else "barrier's height")
+    return figure
+
+
+def _losses(name: str, value: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Read a barrier: its places, its losses of shape (pairs, points), and its heights of shape (pairs,)."""
+    check_instance(name, value, Barrier, "what analysis.barrier returns")
+    at, losses, heights = (array()(name, of) for of in value)
+    if losses.ndim > 2 or not losses.size or losses.shape[-1:] != at.shape[-1:]:
+        raise ArgumentError(
+            f"{name}: expected losses of shape (points,) or (pairs, points), got shape {losses.shape}"
+        )
+    return at.reshape(-1, at.shape[-1])[0], np.atleast_2d(losses), np.atleast_1d(heights)
+
+
+def similarity(found: Similarity, title: str = "") -> Figure:
+    """Draw the similarities of the layers of two models, as a map with its numbers.
+
+    Args:
+      found: what `analysis.similarity` returns.
+      title: title of the figure.
+
+    Raises:
+      ArgumentError: an object that is not a `Similarity`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> def apply(params, x):
+      ...     return jnp.tanh(x @ params["in"]) @ params["out"]
+      >>> params = {"in": jnp.eye(2), "out": jnp.ones((2, 1))}
+      >>> batch = jax.random.normal(jax.random.key(0), (20, 2))
+      >>> found = jaxarch.analysis.similarity((apply, params), (apply, params), [batch])
+      >>> figure = jaxarch.plots.similarity(found)
+      >>> [text.get_text() for text in figure.axes[0].texts][::3]  # each layer with itself
+      ['1.00', '1.00']
+    """
+    check_instance("found", found, Similarity, "what analysis.similarity returns")
+    rows, columns = found.cka.shape
+    longest = max(map(len, (*found.first, *found.second)))
+    size = (1.6 + 0.07 * longest + _CELL * columns, 0.9 + 0.07 * longest + 0.8 * _CELL * rows)
+    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        image = axes.imshow(found.cka, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        if max(rows, columns) <= 24:
+            for (row, column), value in np.ndenumerate(found.cka):
+                text = "-" if np.isnan(value) else f"{value:.2f}"
+                shade = "black" if value > 0.6 else "white"
+                axes.text(column, row, text, ha="center", va="center", color=shade, fontsize=6)
+        axes.set_yticks(range(rows), found.first)
+        axes.set_xticks(range(columns), found.second, rotation=90)
+        axes.set_ylabel("first model")
+        axes.set_xlabel("second model")
+        figure.colorbar(image, label="CKA")
+        figure.suptitle(title, x=0.01, ha="left")
+    return figure
+
+
+def alignment(found: Alignment, title: str = "") -> Figure:
+    """Draw the cosine of each group's parameters in two networks, before and after alignment.
+
+    Args:
+      found: what `analysis.align` returns.
+      title: title of the figure.
+
+    Raises:
+      ArgumentError: an object that is not an `Alignment`.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> def apply(params, x):
+      ...     return jnp.tanh(x @ params["in"]) @ params["out"]
+      >>> a = {"in": jnp.array([[1.0, 2.0]]), "out": jnp.array([[0.0], [1.0]])}
+      >>> b = {"in": jnp.array([[2.0, 1.0]]), "out": jnp.array([[1.0], [0.0]])}
+      >>> found = jaxarch.analysis.align(apply, a, b, jnp.ones((1, 1)))
+      >>> figure = jaxarch.plots.alignment(found)
+      >>> [line.get_xdata().round(1).tolist() for line in figure.axes[0].lines]  # before, after
+      [[0.7], [1.0]]
+    """
+    check_instance("found", found, Alignment, "what analysis.align returns")
+    names = [*found.cosines]
+    before, after = np.array([found.cosines[name] for name in names]).T
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(6.4, 1.1 + _ROW * len(names)), layout="constrained")
+        axes = figure.subplots()
+        axes.hlines(range(len(names)), before, after, color="0.6", lw=1.2)
+        for values, index, label in ((before, 0, "as they are"), (after, 1, "aligned")):
+            axes.plot(values, range(len(names)), "o", color=COLOURS[index], label=label)
+        labels = [f"{name}, as it is" if name in found.left else name for name in names]
+        axes.set_yticks(range(len(names)), labels)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlabel("cosine of the two networks' parameters with these units")
+        axes.legend(loc="best")
+        figure.suptitle(title, x=0.01, ha="left")
+    return figure
