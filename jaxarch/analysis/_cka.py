@@ -240,7 +240,7 @@ def _free(name: str, taken: Any) -> str:
 def _sums(first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, Array, Array]:
     """Return HSIC_1 of each pair of representations, of each of the first with itself, and of the second."""
     if not first or not second:
-        return tuple(jnp.zeros(0) for _ in range(3))  # Nothing to compare, which is said outside of `jit`.
+        return jnp.zeros(0), jnp.zeros(0), jnp.zeros(0)  # Nothing to compare, which is said outside of `jit`.
     one, other = (jnp.stack([_centred(values).reshape(-1) for values in each]) for each in (first, second))
     count = len(first[0])
     sums = jnp.matmul(one, other.T, precision="highest"), (one**2).sum(1), (other**2).sum(1)

@@ -80,6 +80,15 @@ def test_one_group_has_the_largest_inner_product_of_all_orders():
     assert sorted(every)[-2] < max(every) - 1e-3
 
 
+def test_restarts_find_no_worse_an_order_and_their_key_decides_which():
+    a, b = (drawn(seed, (5, 20, 20, 20, 3)) for seed in (3, 4))
+    single, many, again = (
+        align(mlp, a, b, X, restarts=restarts, key=jax.random.key(0)) for restarts in (0, 20, 20)
+    )
+    assert inner(a, many.second) > inner(a, single.second) + 1e-3
+    assert equal(many.second, again.second)
+
+
 def test_no_swap_of_two_units_brings_aligned_networks_nearer():
     a, b = drawn(0), drawn(1)
     aligned = align(mlp, a, b, X)
@@ -234,6 +243,8 @@ NAN = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), A)
             {"by": {"0/bias[0]": jnp.ones((2, 2))}},
             r"by: expected finite numbers of shape \(7, 7\)",
         ),
+        ((mlp, A, A, X), {"restarts": 2}, "key: expected a random key for the restarts"),
+        ((mlp, A, A, X), {"restarts": 2, "by": {}}, "restarts: a match by similarities has one optimum"),
         ((mlp, A, A, X), {"by": {"other": jnp.ones((2, 2))}}, "by: unknown group 'other'"),
     ],
 )
