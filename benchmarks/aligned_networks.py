@@ -8,6 +8,16 @@
 Pairs of perceptrons with three hidden layers are trained from different seeds. The second network of a pair
 is aligned with the first by weights, and by correlations of units on 2,000 training examples. The barrier is
 the rise of the test loss along the line between the two networks, above the line between their losses.
+Medians of three pairs, by Adam for ten epochs:
+
+| width | loss | barrier as they are | aligned by weights | aligned by units |
+|---|---|---|---|---|
+| 32 | .140 | 2.77 | 1.82 | .831 |
+| 128 | .075 | 1.85 | 1.41 | .229 |
+| 512 | .063 | 1.25 | .64 | .079 |
+
+Inner products after alignment by weights, on one pair a width: 63.2, 143.5 and 369.3. Five runs of the authors'
+function reach 57.9 to 60.8, 141.2 to 147.6 and 363.0 to 368.7. All are local optima.
 """
 
 from __future__ import annotations

@@ -145,6 +145,6 @@ def alignment(found: Alignment, title: str = "") -> Figure:
         axes.set_yticks(range(len(names)), labels)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlabel("cosine of the two networks' parameters with these units")
-        axes.legend(loc="best")
+        figure.legend(loc="outside lower center", ncols=2)
         figure.suptitle(title, x=0.01, ha="left")
     return figure

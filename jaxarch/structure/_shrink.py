@@ -633,7 +633,8 @@ def relative_difference(whole: PyTree, made: PyTree) -> float:
             continue
         one, other = (np.asarray(array).astype(_wide(array)) for array in (one, other))
         # Two NaNs count as equal, as do equal infinities.
-        apart = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
+        with np.errstate(invalid="ignore"):  # of equal infinities
+            apart = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
         scale = np.abs(one[np.isfinite(one)]).max(initial=0)
         largest = max(largest, float(np.nan_to_num(apart, nan=np.inf).max(initial=0) / (scale or 1)))
     return largest

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from long_suite import partly_long
 from places import ROOT
@@ -67,6 +68,26 @@ def test_a_copy_in_another_order_is_aligned_exactly_where_the_model_has_no_order
         assert told_apart == MODELS[name]
         copy = groups.permute(model.params, random_orders(groups, left=same.left))
         assert equal(align(model.apply, model.params, copy, *model.inputs).second, model.params)
+
+
+@pytest.mark.long
+def test_a_resnet_in_another_order_is_aligned_exactly_with_its_batch_statistics():
+    model = jaxarch.models.ResNet20(inputs=3, outputs=10, rngs=nnx.Rngs(0))
+    model.eval()
+    graph, params, state = nnx.split(model, nnx.Param, ...)
+    draw = np.random.default_rng(0)
+    params = jax.tree.map(lambda leaf: jnp.asarray(0.2 * draw.normal(size=leaf.shape), leaf.dtype), params)
+    state = jax.tree.map(lambda leaf: jnp.asarray(0.5 + draw.random(leaf.shape), leaf.dtype), state)
+    tree = params, state
+
+    def function(tree, x):
+        return nnx.merge(graph, *tree, copy=True)(x)
+
+    x = jax.random.normal(jax.random.key(0), (2, 32, 32, 3))
+    groups = axis_groups(function, tree, x)
+    assert len(groups.groups) == 12
+    copy = groups.permute(tree, random_orders(groups))
+    assert equal(align(function, tree, copy, x).second, tree)
 
 
 def test_one_group_has_the_largest_inner_product_of_all_orders():

@@ -254,6 +254,18 @@ def test_the_page_on_certificates_bounds_what_held_out_rows_show_and_what_it_fli
     assert names["losses"][0] < names["losses"][1] + 0.01
 
 
+@pytest.mark.long
+def test_the_page_on_comparing_networks_prints_what_it_says():
+    names = {}
+    run_page("docs/comparing_networks.md", names)
+    heights = [float(found.height) for found in names["barriers"].values()]
+    assert heights == pytest.approx([0.83, 0.11, 0.07], abs=0.02)
+    assert float(names["matched"].mean()) == pytest.approx(0.65, abs=0.02)
+    assert names["aligned"].cosine == pytest.approx((-0.003, 0.272), abs=0.01)
+    shown = np.array(re.findall(r"0\.\d\d", code_blocks("docs/comparing_networks.md", "text")[2]), float)
+    assert names["found"].cka.ravel() == pytest.approx(shown, abs=0.02)
+
+
 FASTER_SPECTRAL = {
     "key(0), 3)": "key(0), 2)",
     # Half of the steps at twice the rate lead as far.
