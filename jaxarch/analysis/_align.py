@@ -14,7 +14,8 @@ from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, as_array, check_count, check_mapping, check_one_key, shown
 from jaxarch._internal.trees import PyTree, is_key, named_leaves
-from jaxarch.analysis._pair import check_pair
+from jaxarch.analysis._pair import at_least_float32, checked_pair
+from jaxarch.masks._sharding import beside
 from jaxarch.masks._units import Span
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
@@ -114,15 +115,16 @@ def align(
     Departures: groups are visited in the order of the program instead of a random order. The descent is begun
     twice, and the better end is returned: from the order as given, and from a matching of each unit's
     *sorted* weights. Their inner product does not depend on the order of other groups, and bounds the inner
-    product of two units from above. If the networks are the same up to permutation, and no two units have the
-    same weights, it finds the permutation.
+    product of two units from above. If the networks are the same up to permutation, and no two units of a
+    group have the same sorted weights, it finds the permutation.
 
     With `by`, each group is matched by a similarity of its units instead: `analysis.unit_correlations` gives
     the correlations of their values on data (section 3.1; Li et al., *Convergent learning*, 2015,
     https://arxiv.org/abs/1511.07543).
 
     A function may tell its units apart, as rotary embeddings do. Such a group keeps its order, and `left`
-    names it. In a loop over stacked layers all layers share one order, since they are one group. The aligned
+    names it. Orders are tried on the inputs, and on random weights and inputs; differences below rounding do
+    not count. In a loop over stacked layers all layers share one order, since they are one group. The aligned
     network is compared with the original before it is returned. Assignments are computed on the host.
 
     Args:
@@ -142,8 +144,8 @@ def align(
 
     Raises:
       ArgumentError: trees of different paths or shapes; weights or outputs that are NaN or infinite; a
-        function that cannot be traced or has no group, or tells units apart only where several groups are
-        permuted; networks of many runs or without weights.
+        function that cannot be traced, has no group or no output of real numbers, or tells units apart only
+        where several groups are permuted; networks of many runs or without weights.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -199,7 +201,7 @@ def _align_trees(
     by: Any,
     draws: Any,
 ) -> Alignment:
-    check_pair(first, second)
+    second = checked_pair(first, second)
     check_arrays_given(inputs=inputs)
     check_examples(inputs)
     groups = axis_groups(function, first, *inputs)
@@ -210,14 +212,7 @@ def _align_trees(
         path = min(pair[0].keys() ^ pair[1].keys())
         raise ArgumentError(f"second: {path!r} has integers in one network, and real numbers in the other")
     similarities = None if by is None else _checked(by, groups)
-    run = jax.jit(function)
-    outputs = run(second, *inputs)
-    _check_known(outputs)
-
-    def same(orders: Mapping[str, np.ndarray]) -> bool:
-        made = run(groups.permute(second, orders), *inputs)
-        return relative_difference(outputs, made) <= groups.rounding()
-
+    same = _trial(groups, function, second, inputs)
     left = dict.fromkeys(_told_apart(groups, same), TOLD_APART)
     for name, group in groups.groups.items():
         if not pair[0].keys() & dict(group.axes).keys():
@@ -242,17 +237,64 @@ def _numbers(name: str, tree: PyTree) -> dict[str, np.ndarray]:
     for path, leaf in named_leaves(tree).items():
         if is_key(leaf) or jnp.issubdtype(leaf.dtype, jnp.integer):
             continue
-        kind = jnp.promote_types(leaf.dtype, jnp.float32)
-        numbers[path] = np.asarray(leaf).astype(kind)
+        numbers[path] = np.asarray(leaf).astype(at_least_float32(leaf.dtype))
         if not np.isfinite(numbers[path]).all():
             raise ArgumentError(f"{name}: {path!r} has entries that are NaN or infinite")
-    return numbers
+    # The match does not depend on a network's scale, and products of large numbers would overflow.
+    largest = max((np.abs(leaf).max(initial=0) for leaf in numbers.values()), default=0) or 1
+    return {path: leaf / np.asarray(largest, leaf.real.dtype) for path, leaf in numbers.items()}
 
 
-def _check_known(outputs: PyTree) -> None:
-    for leaf in jax.tree.leaves(outputs):
-        if jnp.issubdtype(leaf.dtype, jnp.inexact) and np.isnan(leaf).any():
-            raise ArgumentError("second: it computes NaN, so it cannot be compared after it is aligned")
+def _trial(
+    groups: Groups, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...]
+) -> Callable[[Mapping[str, np.ndarray]], bool]:
+    """Return a test whether a network in another order computes the same.
+
+    The network may be blind to an order where another of the same shapes is not: units may be dead, or the
+    inputs 0. So the order is tried with random weights and inputs too, if these give numbers.
+    """
+    run = jax.jit(function)
+    outputs = run(tree, *inputs)
+    if not any(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(outputs)):
+        raise ArgumentError("model: expected outputs of real numbers, in which a wrong order shows")
+    if _has_nan(outputs):
+        raise ArgumentError("second: it computes NaN, so it cannot be compared after it is aligned")
+    probes = [(tree, inputs, outputs)]
+    drawn = _drawn((tree, inputs))
+    if not _has_nan(others := run(drawn[0], *drawn[1])):
+        probes.append((*drawn, others))
+
+    def same(orders: Mapping[str, np.ndarray]) -> bool:
+        return all(
+            relative_difference(before, run(groups.permute(weights, orders), *given)) <= groups.rounding()
+            for weights, given, before in probes
+        )
+
+    return same
+
+
+def _has_nan(outputs: PyTree) -> bool:
+    return any(
+        jnp.issubdtype(leaf.dtype, jnp.inexact) and bool(np.isnan(leaf).any())
+        for leaf in jax.tree.leaves(outputs)
+    )
+
+
+def _drawn(tree: PyTree) -> PyTree:
+    """Return random real numbers of the sizes of a tree's, and at least 0 where all of them are."""
+    draw = np.random.default_rng(0)
+
+    def like(leaf: Any) -> Any:
+        if is_key(leaf) or not jnp.issubdtype(leaf.dtype, jnp.inexact) or not leaf.size:
+            return leaf
+        numbers = np.asarray(leaf).astype(at_least_float32(leaf.dtype))
+        scale = np.sqrt(np.mean(np.abs(numbers / (np.abs(numbers).max() or 1)) ** 2)) * np.abs(numbers).max()
+        made = draw.normal(size=leaf.shape) * (scale or 1.0)
+        signed = np.iscomplexobj(numbers) or (numbers < 0).any() or not numbers.any()
+        made = (made if signed else np.abs(made)).astype(numbers.dtype)
+        return beside(leaf, jnp.asarray(made, leaf.dtype))
+
+    return jax.tree.map(like, tree)
 
 
 def _checked(by: Any, groups: Groups) -> dict[str, np.ndarray]:

@@ -16,13 +16,12 @@ from jaxarch._internal.errors import (
     check_batches,
     check_callable,
     check_count,
-    check_leaves,
     is_traced,
     shown,
 )
 from jaxarch._internal.trees import PyTree, named_leaves, raw_numbers
-from jaxarch.analysis._pair import check_pair
-from jaxarch.structure._tracing import hashable
+from jaxarch.analysis._pair import at_least_float32, checked_pair, examples_of
+from jaxarch.structure._tracing import hashable, traced
 
 
 class Barrier(NamedTuple):
@@ -32,7 +31,7 @@ class Barrier(NamedTuple):
       at: the places on the line, from 0, the first network, to 1, the second; shape (points,).
       losses: the loss at each place, shape (points,).
       height: the barrier: the largest difference of the loss from the line between the two networks'
-        losses; at least 0.
+        losses; at least 0. NaN if a loss is NaN, or that of an end infinite.
     """
 
     at: Array
@@ -65,11 +64,11 @@ def barrier(
     them within `loss`, or read the height as an upper bound.
 
     Args:
-      loss: `params -> scalar`, jittable; or `(params, batch) -> scalar`, a mean over the examples, if there
-        are batches.
+      loss: `params -> scalar`, pure and jittable; or `(params, batch) -> scalar`, a mean over the examples,
+        if there are batches.
       first: the parameters of the first network.
       second: the parameters of the second network. Leaves without a value between, such as integers, must be
-        equal.
+        equal; where traced ones are not, the losses are NaN.
       batches: batches of examples along the first axis of each leaf, over which the loss is averaged,
         weighted by their sizes. Each shape of a batch is compiled once.
       points: the number of places on the line, at least 3, both ends included.
@@ -90,8 +89,8 @@ def barrier(
       >>> found.losses.round(2).tolist(), float(found.height)
       ([0.0, 0.5600000023841858, 1.0, 0.5600000023841858, 0.0], 1.0)
     """
-    check_pair(first, second, traced=True)
-    _check_between(first, second)
+    second = checked_pair(first, second, traced=True)
+    is_known = _check_between(first, second)
     check_count("points", points, 3)
     check_callable("loss", loss, *(["params"] if batches is None else ["params", "batch"]))
     loss, at = hashable(loss), np.linspace(0.0, 1.0, points, dtype=np.float32)
@@ -102,51 +101,50 @@ def barrier(
         sums: Any = 0.0
         examples = 0
         for batch in batches:
-            count = _examples(batch)
+            count = examples_of(batch, 1)
             sums = sums + count * _losses(loss, first, second, at, batch)
             examples += count
         if not examples:
             raise ArgumentError("batches: expected at least one example, got none")
         losses = sums / examples
+    losses = jnp.where(is_known, losses, jnp.nan)
     straight = (1 - at) * losses[0] + at * losses[-1]
     return Barrier(jnp.asarray(at), losses, jnp.max(losses - straight))
 
 
-def _check_between(first: PyTree, second: PyTree) -> None:
-    leaves = named_leaves(first)
+def _check_between(first: PyTree, second: PyTree) -> Any:
+    """Raise unless the leaves have values between; return whether those that have none, traced, are equal."""
+    leaves, equal = named_leaves(first), jnp.asarray(True)
     for path, leaf in named_leaves(second).items():
-        if _is_between(leaf) or is_traced((leaf, leaves[path])):
+        if jnp.result_type(leaf) != jnp.result_type(leaves[path]):
+            raise ArgumentError(
+                f"second: expected {path!r} of {jnp.result_type(leaves[path])}, like the first's, got "
+                f"{jnp.result_type(leaf)}"
+            )
+        if _is_between(leaf):
             continue
-        if not np.array_equal(*(raw_numbers(of) for of in (leaf, leaves[path]))):
+        if is_traced((leaf, leaves[path])):
+            equal = equal & (leaf == leaves[path]).all()
+        elif not np.array_equal(*(raw_numbers(of) for of in (leaf, leaves[path]))):
             raise ArgumentError(
                 f"second: {path!r} has no values between its own and the first's, of {leaf.dtype}; give both "
                 "networks the same"
             )
+    return equal
 
 
 def _is_between(leaf: Any) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
 
 
-def _examples(batch: PyTree) -> int:
-    check_leaves("batches", batch, keys=True)
-    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
-    if len(sizes) != 1 or () in sizes:
-        raise ArgumentError(
-            "batches: expected the same number of examples along the first axis of each leaf, got "
-            f"{shown(batch)}"
-        )
-    return min(sizes)[0]
-
-
 def _losses(loss: Callable[..., Any], first: PyTree, second: PyTree, at: np.ndarray, *batch: PyTree) -> Array:
     # Not one program over all places: XLA runs convolutions in a loop many times slower on a CPU.
-    losses = [_loss(first, second, place, *batch, loss=loss) for place in at]
-    if jnp.shape(losses[0]) or not jnp.issubdtype(losses[0].dtype, jnp.floating):
+    _, made = traced(loss, first, *batch, name="loss")
+    if getattr(made, "shape", None) != () or not jnp.issubdtype(made.dtype, jnp.floating):
         raise ArgumentError(
-            f"loss: expected one real number, got shape {jnp.shape(losses[0])} of {losses[0].dtype}"
+            f"loss: expected one real number, got shapes {shown(jax.tree.map(jnp.shape, made))}"
         )
-    return jnp.stack(losses)
+    return jnp.stack([_loss(first, second, place, *batch, loss=loss) for place in at])
 
 
 @functools.partial(jax.jit, static_argnames="loss")
@@ -155,8 +153,9 @@ def _loss(first: PyTree, second: PyTree, place: Any, *batch: PyTree, loss: Calla
         if not _is_between(one):
             return one
         # Halfway between two bfloat16 weights lies a number that bfloat16 may not have.
-        wide = jnp.promote_types(one.dtype, jnp.float32)
+        wide = at_least_float32(one.dtype)
         t = place.astype(jnp.finfo(wide).dtype)
         return ((1 - t) * one.astype(wide) + t * other.astype(wide)).astype(one.dtype)
 
-    return jnp.asarray(loss(jax.tree.map(between, first, second), *batch))
+    made = loss(jax.tree.map(between, first, second), *batch)
+    return made.astype(at_least_float32(made.dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,10 @@ from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, as_array, check_function, check_leaves, shown
 from jaxarch._internal.trees import PyTree
+from jaxarch.analysis._pair import at_least_float32, examples_of, function_and_trees
+from jaxarch.masks._sharding import automatic
+from jaxarch.masks._units import Span
+from jaxarch.structure._axes import Axis
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._columns import columns
 from jaxarch.structure._flow import Step, shape_of
@@ -22,6 +26,7 @@ from jaxarch.structure._network_function import check_arrays_given, checked_batc
 from jaxarch.structure._products import NO_PARAMETERS, find_products
 from jaxarch.structure._tracing import hashable
 
+_EXAMPLES = "examples"
 LEAST = 4
 """Smallest number of examples for which the unbiased estimator is defined: it divides by n - 3."""
 
@@ -37,7 +42,7 @@ class Similarity:
       cka: the similarities, shape (layers of the first, layers of the second).
       first: the names of the first model's layers, in the order of the program.
       second: the same of the second model.
-      left: by name, why a layer is not compared.
+      left: by name, such as `head of the first`, why a layer is not compared.
       examples: the number of examples.
     """
 
@@ -55,7 +60,8 @@ class Similarity:
         rows += [
             (name, *(f"{value:.2f}" for value in row)) for name, row in zip(self.first, self.cka, strict=True)
         ]
-        return "\n".join(columns(rows, right=range(1, len(self.second) + 1)))
+        lines = columns(rows, right=range(1, len(self.second) + 1))
+        return "\n".join([*lines, *(f"not compared, {name}: {why}" for name, why in self.left.items())])
 
 
 def cka(x: Any, y: Any) -> Array:
@@ -98,8 +104,8 @@ def cka(x: Any, y: Any) -> Array:
             f"x, y: expected features of the same n >= {LEAST} examples, of shape (n, features), got shapes "
             f"{x.shape} and {y.shape}"
         )
-    sums = _sums([x], [y])
-    return sums[0][0, 0] * (sums[1][0] * sums[2][0]) ** -0.5
+    joint, own, other, _ = automatic(_sums, [x], [y])
+    return joint[0, 0] * own[0] ** -0.5 * other[0] ** -0.5
 
 
 def similarity(first: Model, second: Model, batches: Iterable[PyTree]) -> Similarity:
@@ -114,15 +120,16 @@ def similarity(first: Model, second: Model, batches: Iterable[PyTree]) -> Simila
     on the size of a batch but for noise (Nguyen et al., 2021).
 
     Args:
-      first: a function `(params, batch) -> outputs`, jittable, and its parameters.
+      first: a function `(params, batch) -> outputs`, jittable, and its parameters; or a `Problem` and a
+        `Network` of one run.
       second: the same of the other model.
-      batches: batches of at least 4 examples each, along the first axis of each leaf. Each shape of a batch
-        is compiled once.
+      batches: batches of at least 4 examples each, along the first axis of each leaf; for a problem, pairs
+        (x, y) as its `gather` returns. Each shape of a batch is compiled once.
 
     Returns:
-      `Similarity`. A layer that is used several times, or runs in a loop, has an entry for each time. Layers
-      are left out and named if their values do not have the examples as their first axis, or lie in branches
-      or `while` loops.
+      `Similarity`. A layer that is used several times, or runs in a loop, has an entry for each time. A layer
+      whose values do not vary has NaN. Left out and named are layers in branches and `while` loops, and
+      layers whose values do not have the examples along one axis, such as products of two leaves.
 
     Raises:
       ArgumentError: anything but pairs of functions and parameters; no batch, or fewer than 4 examples; a
@@ -143,11 +150,16 @@ def similarity(first: Model, second: Model, batches: Iterable[PyTree]) -> Simila
     models = [_checked(name, model) for name, model in (("first", first), ("second", second))]
     functions, trees = tuple(hashable(model[0]) for model in models), tuple(model[1] for model in models)
     sums: Any = None
+    names: Any = None
     examples = 0
     for batch in checked_batches(batches):
-        count = _examples(batch)
-        found, names = _compared(trees, batch, functions=functions)
-        of_batch = [count * np.asarray(part, np.float64) for part in found]
+        count = examples_of(batch, LEAST)
+        found, of_this = _compared(trees, batch, functions=functions)
+        if names not in (None, of_this):
+            raise ArgumentError(
+                "batches: a batch of another shape has other layers; give batches of one shape"
+            )
+        names, of_batch = of_this, [count * part for part in _scaled(*found)]
         sums = of_batch if sums is None else [one + other for one, other in zip(sums, of_batch, strict=True)]
         examples += count
     joint, own, others = sums
@@ -164,20 +176,12 @@ def similarity(first: Model, second: Model, batches: Iterable[PyTree]) -> Simila
 def _checked(name: str, model: Any) -> Model:
     if not isinstance(model, tuple) or len(model) != 2:
         raise ArgumentError(f"{name}: expected a pair of a function and its parameters, got {shown(model)}")
+    function, (tree,) = function_and_trees(*model)
+    model = function, tree
     check_function(name, *model)
     check_leaves(name, model[1], keys=True)
     check_arrays_given(**{name: model[1]})
     return model
-
-
-def _examples(batch: PyTree) -> int:
-    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
-    if len(sizes) != 1 or () in sizes or (count := min(sizes)[0]) < LEAST:
-        raise ArgumentError(
-            f"batches: expected at least {LEAST} examples along the first axis of each leaf, got "
-            f"{shown(batch)}"
-        )
-    return count
 
 
 @jax.tree_util.register_static
@@ -195,15 +199,22 @@ def _compared(trees: Any, batch: PyTree, *, functions: Any) -> tuple[Any, _Names
     """Return the sums of `_sums` over the layers of two models on a batch."""
     pair = [_layers(*model, batch) for model in zip(functions, trees, strict=True)]
     (one, left), (other, further) = pair
-    sums = _sums([*one.values()], [*other.values()])
-    return sums, _Names(tuple(one), tuple(other), (*{**left, **further}.items(),))
+    lefts = [
+        (f"{name} of the {which}", why)
+        for which, of in (("first", left), ("second", further))
+        for name, why in of.items()
+    ]
+    sums = automatic(_sums, [*one.values()], [*other.values()])
+    return sums, _Names(tuple(one), tuple(other), tuple(lefts))
 
 
 def _layers(
     function: Callable[[PyTree, PyTree], Any], tree: PyTree, batch: PyTree
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Return the values of a model's layers, the examples first, and why other layers have none."""
-    groups, count = Groups(function, tree, (batch,)), _examples(batch)
+    groups = Groups(function, tree, (batch,))
+    axes = groups._program.inputs[len(groups._leaves) :]
+    examples = {of[0].root() for of in axes if of}
     products = find_products(groups._program, dict.fromkeys(groups._leaves)).found
     layers = {id(of.step): of.layer for of in products if of.layer != NO_PARAMETERS}
 
@@ -220,14 +231,25 @@ def _layers(
         if key not in records:
             left[name] = "it is in a branch or a `while` loop"
             continue
-        shape = shape_of(product.step.eqn.outvars[0])
-        if shape[:1] != (count,):
-            left[name] = f"the first axis of its values, of shape {shape}, is not the examples"
+        spans = [_span(axis, examples) for axis in product.step.outputs[0]]
+        places = [place for place, span in enumerate(spans) for _ in span.groups()]
+        if len(places) != 1:
+            left[name] = "its values do not have the examples along one axis"
             continue
+        shape = shape_of(product.step.eqn.outvars[0])
         rounds = records[key].reshape(-1, *shape)
         for number, values in enumerate(rounds):
-            found[_free(f"{name}[{number}]" if len(rounds) > 1 else name, found)] = values
+            (_, rows), *_ = spans[places[0]].rows(jnp.moveaxis(values, places[0], 0))
+            found[_free(f"{name}[{number}]" if len(rounds) > 1 else name, found)] = rows
     return found, left
+
+
+def _span(axis: Axis, examples: Collection[Axis]) -> Span:
+    """Return how the examples lie along an axis: they may be all of it, or flattened with other axes."""
+    axis = axis.root()
+    if axis in examples:
+        return Span(axis.size, _EXAMPLES)
+    return Span(axis.size, form=axis.form, parts=tuple(_span(part, examples) for part in axis.parts))
 
 
 def _free(name: str, taken: Any) -> str:
@@ -237,17 +259,30 @@ def _free(name: str, taken: Any) -> str:
 
 
 @jax.jit
-def _sums(first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """Return HSIC_1 of each pair of representations, of each of the first with itself, and of the second."""
-    if not first or not second:
-        return jnp.zeros(0), jnp.zeros(0), jnp.zeros(0)  # Nothing to compare, which is said outside of `jit`.
-    one, other = (jnp.stack([_centred(values).reshape(-1) for values in each]) for each in (first, second))
+def _sums(first: Sequence[Array], second: Sequence[Array]) -> tuple[Array, Array, Array, tuple[Array, Array]]:
+    """Return HSIC_1 of each pair of representations, of each of the first with itself, and of the second.
+
+    The values of each representation are divided by a scale; the last output has the scales of both.
+    """
+    if not first or not second:  # Nothing to compare, which is said outside of `jit`.
+        return jnp.zeros((0, 0)), jnp.zeros(0), jnp.zeros(0), (jnp.zeros(0), jnp.zeros(0))
+    pairs = [[_centred(values) for values in each] for each in (first, second)]
+    one, other = (jnp.stack([of.reshape(-1) for of, _ in each]) for each in pairs)
+    scales = [jnp.stack([scale for _, scale in each]) for each in pairs]
     count = len(first[0])
     sums = jnp.matmul(one, other.T, precision="highest"), (one**2).sum(1), (other**2).sum(1)
-    return jax.tree.map(lambda of: of / (count * (count - 3)), sums)
+    joint, own, others = (of / (count * (count - 3)) for of in sums)
+    return joint, own, others, (scales[0], scales[1])
 
 
-def _centred(values: Array) -> Array:
+def _scaled(joint: Any, own: Any, others: Any, scales: Any) -> list[np.ndarray]:
+    """Return HSIC_1 of the values as they are, in double precision, where fourth powers do not overflow."""
+    joint, own, others = (np.asarray(of, np.float64) for of in (joint, own, others))
+    first, second = (np.asarray(of, np.float64) ** 2 for of in scales)
+    return [joint * np.outer(first, second), own * first**2, others * second**2]
+
+
+def _centred(values: Array) -> tuple[Array, Array]:
     """Return the Gram matrix of some examples' features, centred so that HSIC_1 is an inner product.
 
     With the diagonal of K set to 0, off the diagonal of U, whose own is 0,
@@ -255,15 +290,22 @@ def _centred(values: Array) -> Array:
         U(K)_ij = K_ij - sum_l K_il / (n-2) - sum_k K_kj / (n-2) + sum_kl K_kl / ((n-1)(n-2)),
         HSIC_1(K, L) = sum_ij U(K)_ij U(L)_ij / (n (n-3))
 
-    (Szekely and Rizzo, *Partial distance correlation methods for dissimilarity*, 2014).
+    (Szekely and Rizzo, *Partial distance correlation methods for dissimilarity*, 2014). The features are
+    first divided by the largest difference from their means, which is returned beside the matrix.
     """
     count = len(values)
     rows = values.reshape(count, -1)
-    rows = rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+    rows = rows.astype(at_least_float32(rows.dtype))
+    largest = jnp.abs(rows).max()
+    rows = rows / jnp.where(largest > 0, largest, jnp.ones_like(largest))
     # HSIC_1 does not depend on the mean, whose rounding would hide small differences.
     rows = rows - rows.mean(0, keepdims=True)
+    spread = jnp.abs(rows).max()
+    spread = jnp.where(spread > 0, spread, jnp.ones_like(spread))
+    rows = rows / spread
     gram = jnp.matmul(rows, rows.conj().T, precision="highest").real
     off = 1 - jnp.eye(count, dtype=gram.dtype)
     gram = gram * off
     sums = gram.sum(1) / (count - 2)
-    return off * (gram - sums[:, None] - sums[None] + sums.sum() / (count - 1))
+    centred = off * (gram - sums[:, None] - sums[None] + sums.sum() / (count - 1))
+    return centred, spread * jnp.where(largest > 0, largest, jnp.ones_like(largest))

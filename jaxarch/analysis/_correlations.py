@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,9 +12,10 @@ import numpy as np
 
 from jaxarch._internal.errors import ArgumentError
 from jaxarch._internal.trees import PyTree
-from jaxarch.analysis._pair import check_pair
+from jaxarch.analysis._pair import at_least_float32, checked_pair, function_and_trees
 from jaxarch.masks._sharding import automatic
 from jaxarch.masks._units import Span
+from jaxarch.run._problem import Problem
 from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._flow import Step
 from jaxarch.structure._groups import Groups, span_of
@@ -32,12 +33,16 @@ class _Moments(NamedTuple):
       squares: the sums of squared differences from the means; shape (2, units).
       products: the sums of products of the differences, of each unit of the first network with each unit of
         the second; shape (units, units).
+      least: the least value of each unit, shape (2, units).
+      largest: the largest value of each unit, shape (2, units).
     """
 
     count: Any
     means: Any
     squares: Any
     products: Any
+    least: Any
+    largest: Any
 
     def joined(self, other: _Moments) -> _Moments:
         """Return the moments of both samples together (Chan, Golub and LeVeque, 1983)."""
@@ -48,19 +53,23 @@ class _Moments(NamedTuple):
             self.means + apart * other.count / count,
             self.squares + other.squares + weight * apart**2,
             self.products + other.products + weight * np.outer(apart[0], apart[1]),
+            np.minimum(self.least, other.least),
+            np.maximum(self.largest, other.largest),
         )
 
     def correlations(self) -> np.ndarray:
         """Return the correlations; 0 for a unit that is constant."""
-        # The rounding of a constant's mean leaves a variance, which is no signal.
-        rounding = float(jnp.finfo(jnp.float32).eps) * np.abs(self.means)
-        varies = self.squares > self.count * rounding**2
+        # The mean of a constant is rounded, and leaves squares that are not 0.
+        varies = self.largest > self.least
         scale = np.where(varies, self.squares, np.inf) ** -0.5
         return np.clip(self.products * np.outer(scale[0], scale[1]), -1.0, 1.0)
 
 
 def unit_correlations(
-    function: Callable[[PyTree, PyTree], Any], first: PyTree, second: PyTree, batches: Iterable[PyTree]
+    function: Callable[[PyTree, PyTree], Any] | Problem,
+    first: PyTree,
+    second: PyTree,
+    batches: Iterable[PyTree],
 ) -> dict[str, np.ndarray]:
     r"""Correlate each unit of a network with each unit of another, over some batches.
 
@@ -72,22 +81,25 @@ def unit_correlations(
 
         C_ij = \sum_n (x_in - \bar x_i)(y_jn - \bar y_j) / (|x_i - \bar x_i| |y_j - \bar y_j|).
 
-    Where several products read a group's units, such as a residual stream's, it is the mean over products. A
-    high correlation of matched units says that both networks learned the same features (Li et al.,
-    *Convergent learning: Do different neural networks learn the same representations?*, 2015,
+    Where several products read a group's units, such as a residual stream's, it is the mean over products.
+    Complex values count by both of their parts. A high correlation of matched units says that both networks
+    learned the same features, if it is higher than that of untrained networks (Li et al., *Convergent
+    learning: Do different neural networks learn the same representations?*, 2015,
     https://arxiv.org/abs/1511.07543). Ainsworth et al. (2023, section 3.1) match by `\sum_n x_in y_jn`
     instead, without means and norms.
 
     Args:
-      function: `(params, batch) -> outputs`, jittable.
-      first: the parameters of the first network.
-      second: the parameters of the second network, of the same shapes.
-      batches: batches of examples. Each shape of a batch is compiled once; each batch runs both networks.
+      function: `(params, batch) -> outputs`, jittable; or a `Problem` with `predict`.
+      first: the parameters of the first network; for a problem, a `Network` of one run.
+      second: the parameters of the second network, of the same shapes; for a problem, a `Network`.
+      batches: batches of examples; for a problem, pairs (x, y) as its `gather` returns. Each shape of a batch
+        is compiled once, and each batch runs both networks.
 
     Returns:
       By group name (see `structure.axis_groups`), correlations of shape (size, size), in [-1, 1]; 0 for a
-      unit whose value is constant. Groups that no product reads are left out, such as those inside of
-      branches and `while` loops.
+      unit whose value is constant. Left out are groups that no product reads, such as those inside of
+      branches and `while` loops, and groups that lie in values together, such as heads and their dimensions:
+      these cannot be compared before both are in order.
 
     Raises:
       ArgumentError: parameters of different shapes; no batch; a function that cannot be traced; values that
@@ -103,7 +115,8 @@ def unit_correlations(
       >>> jaxarch.analysis.unit_correlations(apply, a, b, batches)["in[1]"].round(2).tolist()
       [[-0.82, 1.0], [1.0, -0.82]]
     """
-    check_pair(first, second)
+    function, (first, second) = function_and_trees(function, first, second)
+    second = checked_pair(first, second)
     function = hashable(function)
     sums: dict[tuple[str, str], _Moments] = {}
     for batch in checked_batches(batches):
@@ -111,11 +124,10 @@ def unit_correlations(
         for name, products in found.items():
             for number, moments in products.items():
                 # Merged in double precision: a long stream loses nothing.
-                wide = _Moments(*(np.asarray(of, np.float64) for of in moments))
-                key = name, number
+                wide, key = _scaled(*moments), (name, number)
                 sums[key] = sums[key].joined(wide) if key in sums else wide
     if not sums:
-        raise ArgumentError("function: no product reads units of a group")
+        raise ArgumentError("function: no product reads units of one group alone")
     by_group: dict[str, list[np.ndarray]] = {}
     for (name, _), moments in sums.items():
         if not np.isfinite(moments.products).all():
@@ -150,31 +162,56 @@ def _moments(
         axes = product.step.inputs[product.activation or 0]
         values = [of[key] for of in pair]
         loops = values[0].ndim - len(axes)
-        for index, axis in enumerate(axes):
-            span = span_of(axis, names)
-            for place, moments in enumerate(_of_units(span, loops + index, *values)):
-                name, of = moments
-                found.setdefault(name, {})[f"{number}/{index}/{place}"] = of
+        spans = [span_of(axis, names) for axis in axes]
+        if len({name for span in spans for name, _ in span.groups()}) == 1:
+            for index, span in enumerate(spans):
+                for place, (name, of) in enumerate(_of_units(span, loops + index, *values)):
+                    found.setdefault(name, {})[f"{number}/{index}/{place}"] = of
     return found
 
 
-def _of_units(span: Span, axis: int, *values: Any) -> list[tuple[str, _Moments]]:
+def _of_units(span: Span, axis: int, *values: Any) -> list[tuple[str, Any]]:
     """Return the moments of the units that lie along an axis, by the names of their groups."""
     if not [*span.groups()]:
         return []
 
-    def all_of(*values: Any) -> list[_Moments]:
+    def all_of(*values: Any) -> list[Any]:
         rows = ([*span.rows(jnp.moveaxis(value, axis, 0))] for value in values)
         return [_joint(one, other) for (_, one), (_, other) in zip(*rows, strict=True)]
 
     return [*zip([name for name, _ in span.groups()], automatic(all_of, *values), strict=True)]
 
 
-def _joint(one: Any, other: Any) -> _Moments:
-    """Return the moments of rows of values, of shape (units, n)."""
-    pair = [rows.astype(jnp.promote_types(rows.dtype, jnp.float32)) for rows in (one, other)]
+def _scaled(moments: Sequence[Any], scales: Any) -> _Moments:
+    """Return moments in double precision, of values that were divided by a scale for each unit."""
+    # Merged in double precision, a long stream loses nothing, and large scales do not overflow.
+    count, means, squares, products, least, largest = (np.asarray(of, np.float64) for of in moments)
+    scales = np.asarray(scales, np.float64)
+    products = products * np.outer(scales[0], scales[1])
+    return _Moments(count, means * scales, squares * scales**2, products, least * scales, largest * scales)
+
+
+def _joint(one: Any, other: Any) -> tuple[_Moments, Any]:
+    """Return the moments of rows of values, of shape (units, n), each divided by a scale; and the scales."""
+    pair = [_parts(rows) for rows in (one, other)]
+    largest = [jnp.abs(rows).max(1) for rows in pair]
+    scales = [jnp.where(each > 0, each, jnp.ones_like(each)) for each in largest]
+    pair = [rows / scale[:, None] for rows, scale in zip(pair, scales, strict=True)]
     means = [rows.mean(1) for rows in pair]
     centred = [rows - mean[:, None] for rows, mean in zip(pair, means, strict=True)]
-    squares = jnp.stack([(rows**2).sum(1) for rows in centred])
-    products = jnp.matmul(centred[0], centred[1].T, precision="highest")
-    return _Moments(jnp.asarray(one.shape[1], means[0].dtype), jnp.stack(means), squares, products)
+    moments = _Moments(
+        jnp.asarray(pair[0].shape[1], means[0].dtype),
+        jnp.stack(means),
+        jnp.stack([(rows**2).sum(1) for rows in centred]),
+        jnp.matmul(centred[0], centred[1].T, precision="highest"),
+        jnp.stack([rows.min(1) for rows in pair]),
+        jnp.stack([rows.max(1) for rows in pair]),
+    )
+    return moments, jnp.stack(scales)
+
+
+def _parts(rows: Any) -> Any:
+    """Return real numbers in float32 or wider; imaginary parts come after the real parts."""
+    if jnp.iscomplexobj(rows):
+        rows = jnp.concatenate([rows.real, rows.imag], 1)
+    return rows.astype(at_least_float32(rows.dtype))

@@ -96,11 +96,12 @@ def similarity(found: Similarity, title: str = "") -> Figure:
     with matplotlib.rc_context({**STYLE, "axes.grid": False}):
         figure = NotebookFigure(figsize=size, layout="constrained")
         axes = figure.subplots()
+        axes.set_facecolor("0.85")  # seen where there is no number
         image = axes.imshow(found.cka, cmap="viridis", vmin=0, vmax=1, aspect="auto")
         if max(rows, columns) <= 24:
             for (row, column), value in np.ndenumerate(found.cka):
                 text = "-" if np.isnan(value) else f"{value:.2f}"
-                shade = "black" if value > 0.6 else "white"
+                shade = "black" if value > 0.6 or np.isnan(value) else "white"
                 axes.text(column, row, text, ha="center", va="center", color=shade, fontsize=6)
         axes.set_yticks(range(rows), found.first)
         axes.set_xticks(range(columns), found.second, rotation=90)

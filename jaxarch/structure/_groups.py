@@ -27,6 +27,7 @@ from jaxarch._internal.errors import (
     shown,
 )
 from jaxarch._internal.trees import PyTree, check_distinct, named_leaves, path_name
+from jaxarch.masks._sharding import automatic
 from jaxarch.masks._units import GroupUnits, Span
 from jaxarch.structure._axes import Axis, unify
 from jaxarch.structure._constants import Record, anything, constant, find_known, is_key
@@ -743,14 +744,22 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
 
 def _permuted(leaf: Any, axes: Axes, orders: Mapping[Axis, np.ndarray]) -> Any:
     """Permute the entries of a leaf along its axes; it stays where it is."""
-    made = leaf
-    for index, axis in enumerate(axes):
-        order = axis.order(orders)
-        if not np.array_equal(order, np.arange(axis.size)):
-            made = made.take(order, index) if isinstance(made, np.ndarray) else jnp.take(made, order, index)
-    if made is leaf or is_traced(made) or not isinstance(leaf, jax.Array):
-        return made
-    return jax.device_put(made, leaf.sharding)
+    places = [axis.order(orders) for axis in axes]
+    moved = [i for i, order in enumerate(places) if not np.array_equal(order, np.arange(len(order)))]
+
+    def permuted(leaf: Any) -> Any:
+        for index in moved:
+            leaf = (
+                leaf.take(places[index], index)
+                if isinstance(leaf, np.ndarray)
+                else jnp.take(leaf, places[index], index)
+            )
+        return leaf
+
+    if not moved or isinstance(leaf, np.ndarray):
+        return permuted(leaf)
+    made = automatic(permuted, leaf, like=leaf)
+    return made if is_traced(made) else jax.device_put(made, leaf.sharding)
 
 
 def check_shapes(

@@ -175,6 +175,38 @@ def test_units_that_a_constant_tells_apart_stay_where_they_are():
     assert "tells its units apart" in str(aligned)
 
 
+@pytest.mark.parametrize("blind", ["dead units", "inputs of 0"])
+def test_units_are_told_apart_where_the_example_does_not_show_it(blind):
+    def scaled(params, x):
+        return jax.nn.relu(x @ params["in"] + params["bias"][None]) * jnp.arange(8.0)[None] @ params["out"]
+
+    draw = np.random.default_rng(0)
+    a = {"in": draw.normal(size=(5, 8)), "bias": -10 * np.ones(8), "out": draw.normal(size=(8, 3))}
+    x = X * 0 if blind == "inputs of 0" else X / 100
+    aligned = align(scaled, a, {**a, "in": a["in"][:, ::-1]}, x)
+    assert not aligned.orders and len(aligned.left) == 1
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e18])
+def test_scales_change_no_order(scale):
+    a, b = drawn(0, (5, 5, 3)), drawn(1, (5, 5, 3))
+    huge = jax.tree.map(lambda leaf: leaf * scale, (a, b))
+    wanted, found = align(mlp, a, b, X).orders, align(mlp, *huge, X).orders
+    assert equal(wanted, found)
+
+
+def test_leaves_that_are_split_over_explicit_axes_stay_so():
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    params = drawn(0, (5, 8, 3))
+    groups = axis_groups(mlp, params, X)
+    split = jax.NamedSharding(mesh, jax.P(None, "d"))
+    with jax.set_mesh(mesh):
+        kernel = jax.device_put(params[0]["kernel"], split)
+        moved = groups.permute([{**params[0], "kernel": kernel}, params[1]], random_orders(groups))
+    assert moved[0]["kernel"].sharding == split
+    assert equal(moved, groups.permute(params, random_orders(groups)))
+
+
 def test_units_are_matched_by_their_values_too():
     a = drawn(0)
     groups = axis_groups(mlp, a, X)
@@ -205,6 +237,8 @@ def test_networks_are_aligned_with_their_masks_and_lose_what_has_the_old_order()
     assert equal(found.mask, aligned.permute(second.mask)) and not equal(found.mask, second.mask)
     assert equal(found.params, jaxarch.masks.apply_mask(found.mask, found.params))
     assert np.allclose(*(mlp(of.params, X) for of in (second, found)), atol=1e-5)
+    units = unit_correlations(problem, first, second, [(X, X[:, :3])])
+    assert align(problem, first, second, by=units).orders.keys() == units.keys() == aligned.orders.keys()
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.complex64])
@@ -254,6 +288,8 @@ NAN = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), A)
         ((mlp, A, NAN, X), {}, "second: '0/bias' has entries that are NaN or infinite"),
         ((mlp, A, A, X / 0), {}, "second: it computes NaN"),
         ((mlp, A, A), {}, "function: it cannot be traced"),
+        ((lambda p, x: mlp(p, x).argmax(-1), A, A, X), {}, "model: expected outputs of real numbers"),
+        ((mlp, jaxarch.Network(A), A, X), {}, "first: expected parameters, got a Network; give its `params`"),
         (
             (lambda p, x: x @ p["w"], {"w": jnp.ones((5, 2))}, {"w": jnp.ones((5, 2))}, X),
             {},

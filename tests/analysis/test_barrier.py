@@ -8,6 +8,7 @@ from compilations import compilations
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jaxarch
 from jaxarch import ArgumentError
 from jaxarch.analysis import barrier
 
@@ -61,6 +62,19 @@ def test_many_pairs_are_one_call_and_it_can_be_differentiated():
     assert np.isfinite(slope)
 
 
+def test_integers_that_differ_under_vmap_leave_no_loss():
+    def height(first, second):
+        return barrier(lambda params: params["w"] * params["n"], first, second, points=3).height
+
+    one, other = ({"w": jnp.ones(2), "n": jnp.array(n)} for n in ([1, 2], [1, 3]))
+    assert np.array_equal(jax.vmap(height)(one, other), [0, np.nan], equal_nan=True)
+
+
+def test_trees_of_other_containers_are_matched_by_path():
+    found = barrier(lambda params: (params[0] ** 2 - 1) ** 2, [jnp.float32(-1)], (jnp.float32(1),), points=3)
+    assert found.height == 1
+
+
 def test_a_loss_that_is_nan_between_the_ends_is_not_hidden():
     assert np.isnan(
         barrier(lambda params: jnp.log(jnp.abs(params["w"])) * 0, *at(-1.0, 1.0), points=3).height
@@ -95,17 +109,34 @@ COUNTED = [{"w": jnp.ones(2), "steps": jnp.int32(steps)} for steps in (1, 2)]
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
+        (
+            (hill, *at(0.0), *at(0.0, dtype=jnp.bfloat16)),
+            {},
+            "second: expected 'w' of float32, like the first's",
+        ),
+        ((hill, jaxarch.Network({"w": 0.0}), *at(0.0)), {}, "first: expected parameters, got a Network"),
+        ((lambda params: None, *at(0.0, 1.0)), {}, "loss: expected one real number"),
+        ((lambda params: float(params["w"]), *at(0.0, 1.0)), {}, "loss: it cannot be traced"),
+        (
+            (squares, *at([0.0], [1.0]), [(jnp.ones((3, 1)), jnp.ones(3)), (jnp.ones((0, 1)), jnp.ones(0))]),
+            {},
+            "batches: expected",
+        ),
         ((hill, *at(0.0, [0.0])), {}, r"second: expected 'w' with the first's shape \(\), got \(1,\)"),
         ((hill, *COUNTED), {}, "second: 'steps' has no values between"),
         ((hill, *at(0.0, 1.0)), {"points": 2}, "points: expected an integer of at least 3"),
         (
             (lambda params: params["w"], *at([0.0], [1.0])),
             {},
-            r"loss: expected one real number, got shape \(1,\)",
+            r"loss: expected one real number, got shapes \(1,\)",
         ),
         ((squares, *at(0.0, 1.0), []), {}, "batches: expected at least one example, got none"),
         ((squares, *at(0.0, 1.0), jnp.ones(3)), {}, "batches: expected a list of batches"),
-        ((squares, *at(0.0, 1.0), [(jnp.ones(3), jnp.ones(2))]), {}, "batches: expected the same number"),
+        (
+            (squares, *at(0.0, 1.0), [(jnp.ones(3), jnp.ones(2))]),
+            {},
+            "batches: expected at least 1 examples along the first axis",
+        ),
         ((squares, *at(0.0, 1.0)), {}, r"loss: expected a function \(params\)"),
     ],
 )

@@ -53,6 +53,10 @@ def mlp(params, x):
     return jnp.tanh(x @ params["in"]) @ params["out"]
 
 
+def by_count(params, x):
+    return x @ params["in"] if len(x) == 8 else mlp(params, x)
+
+
 A, B = ({"in": drawn(seed, 5, 6), "out": drawn(seed + 1, 6, 2)} for seed in (0, 7))
 BATCHES = [drawn(3, 8, 5), drawn(4, 8, 5), drawn(5, 12, 5)]
 
@@ -76,18 +80,56 @@ def test_layers_of_two_models_are_compared_over_all_batches():
         assert got == pytest.approx(wanted, rel=1e-3, abs=1e-4)
 
 
-def test_each_round_of_a_loop_is_a_layer_and_layers_without_examples_first_are_named():
+def test_each_round_of_a_loop_is_a_layer_and_layers_without_examples_are_named():
     def model(params, x):
         h, _ = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, params["stack"])
-        return params["last"] @ (h.T), jax.lax.cond(x[0, 0] > 0, lambda: h @ params["end"], lambda: h)
+        low_rank = h @ (params["low"] @ params["rank"])
+        return params["last"] @ low_rank.T, jax.lax.cond(x[0, 0] > 0, lambda: h @ params["end"], lambda: h)
 
     params = {"stack": drawn(0, 3, 5, 5), "last": drawn(1, 2, 5), "end": drawn(2, 5, 5)}
+    params |= {"low": drawn(3, 5, 12), "rank": drawn(4, 12, 5)}
     found = similarity((model, params), (mlp, A), BATCHES)
-    assert found.first == ("stack[0]", "stack[1]", "stack[2]")
-    assert found.left["last"] == "the first axis of its values, of shape (2, 12), is not the examples"
-    assert found.left["end"] == "it is in a branch or a `while` loop"
-    # The first round reads what the other model's first layer reads, and both are wide enough to keep it all.
-    assert found.cka.shape == (3, 2)
+    assert found.first == ("stack[0]", "stack[1]", "stack[2]", "low + rank", "last")
+    assert found.left == {
+        "low + rank of the first": "its values do not have the examples along one axis",
+        "end of the first": "it is in a branch or a `while` loop",
+    }
+    assert "not compared, end of the first: it is in a branch" in str(found)
+
+
+@pytest.mark.parametrize("count", [6, 7])
+def test_examples_are_found_along_any_axis_and_flattened_with_others(count):
+    def columns(params, x):
+        return (params["out"].T @ jnp.tanh(params["in"].T @ x.T)).T
+
+    def tokens(params, x):
+        h = jnp.tanh(x.reshape(-1, 5) @ params["in"]) @ params["out"]
+        return h.reshape(*x.shape[:2], -1)
+
+    x = drawn(8, count, 5)  # as many examples as units, and one more
+    other = similarity((columns, A), (mlp, B), [x])
+    assert np.allclose(other.cka, similarity((mlp, A), (mlp, B), [x]).cka, atol=1e-4)
+    x = drawn(9, count, 3, 5)
+    flat, whole = (similarity((of, A), (of, B), [x]) for of in (tokens, jax.vmap(mlp, (None, 0))))
+    assert np.allclose(flat.cka, whole.cka, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e5, 1e10])
+def test_scales_change_nothing(scale):
+    x, y = (drawn(seed, 30, 4).astype(np.float32) for seed in (0, 1))
+    assert float(cka(x * scale, y * scale)) == pytest.approx(float(cka(x, y)), rel=1e-3)
+    small = {"in": A["in"], "out": A["out"] * scale}
+    wanted = similarity((mlp, A), (mlp, B), BATCHES).cka
+    assert np.allclose(similarity((mlp, small), (mlp, B), BATCHES).cka, wanted, atol=1e-4)
+
+
+def test_arrays_that_are_split_over_explicit_axes_are_compared():
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    x, y = drawn(0, 30, 4), drawn(1, 30, 6)
+    with jax.set_mesh(mesh):
+        rows, columns = (jax.NamedSharding(mesh, jax.P(*of)) for of in (("d",), (None, "d")))
+        found = [cka(jax.device_put(x, how), jax.device_put(y, how)) for how in (rows, columns)]
+    assert np.allclose(found, float(cka(x, y)), rtol=1e-3)
 
 
 def test_a_layer_used_twice_has_two_entries_and_a_constant_one_is_nan():
@@ -111,6 +153,7 @@ def test_a_layer_used_twice_has_two_entries_and_a_constant_one_is_nan():
             "first: expected a pair of a function and its parameters",
         ),
         (lambda: similarity((mlp, A), (mlp, A), [drawn(0, 3, 5)]), "batches: expected at least 4 examples"),
+        (lambda: similarity((by_count, A), (mlp, A), BATCHES[1:]), "batches: a batch of another shape has"),
         (lambda: similarity((mlp, A), (mlp, A), []), "batches: expected at least one, got none"),
         (
             lambda: similarity((mlp, A), (mlp, A), [np.inf * BATCHES[0]]),
