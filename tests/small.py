@@ -55,32 +55,24 @@ def problem(steps=12, batch_size=20, rate=0.3, runs=RUNS, validation=False, widt
     )
 
 
-def two_layers(make):
-    """A network on any container: `make(first, second)` holds the kernels, next to a bias vector."""
+@cache
+def problem_in_containers():
+    """A small problem whose parameters are in dicts, a list and a tuple, with a bias that no mask covers."""
 
     def init(key):
         first, second = jax.random.split(key)
-        kernels = make(0.1 * jax.random.normal(first, (6, 8)), 0.1 * jax.random.normal(second, (1, 6)))
+        kernels = {
+            "first": [{"w": 0.1 * jax.random.normal(first, (6, 8))}],
+            "second": (0.1 * jax.random.normal(second, (1, 6)),),
+        }
         return {"kernels": kernels, "bias": jnp.zeros((1,))}
 
     def apply(params, x):
         first, second = jax.tree.leaves(params["kernels"])
         return (jnp.tanh(x @ first.T) @ second.T + params["bias"][None])[:, 0]
 
-    return init, apply
-
-
-CONTAINERS = {
-    "list": lambda a, b: [a, b],
-    "nested dict": lambda a, b: {"first": {"w": a}, "second": {"w": b}},
-    "tuple": lambda a, b: (a, b),
-}
-
-
-def problem_in(container):
-    """A small problem whose parameters are in a container."""
     return jaxarch.supervised(
-        two_layers(CONTAINERS[container]),
+        (init, apply),
         (np.linspace(0, 1, 160, dtype=np.float32).reshape(20, 8), np.arange(20) % 2),
         loss=optax.sigmoid_binary_cross_entropy,
         optimizer=optax.adam(1e-2),

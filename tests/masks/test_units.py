@@ -14,7 +14,7 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from long_suite import partly_long
 from methods import keys
-from small import CONTAINERS, close, digits, problem_in, same
+from small import close, digits, problem_in_containers, same
 
 import jaxarch
 from jaxarch import masks, search
@@ -577,10 +577,9 @@ def test_arrays_that_are_split_stay_so(axis_type, pattern):
     assert all(mask[path].sharding.is_equivalent_to(split[path].sharding, 2) for path in kernels)
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("name", some(name for name in SEARCHES if name != "path_exclusion"))  # not with tanh
-def test_parameters_may_be_any_pytree(name, container):
-    problem = problem_in(container)
+def test_parameters_may_be_any_pytree(name):
+    problem = problem_in_containers()
     network = jax.eval_shape(jaxarch.chain(SEARCHES[name]("neurons")), keys(1)[0], problem)
     params, _ = jax.eval_shape(problem.init, keys(1)[0])
     assert jax.tree.structure(network.params) == jax.tree.structure(params)

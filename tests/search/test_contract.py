@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from compilations import compilations
 from methods import IN_JAX, LONG, METHODS, RUN, RUNS, keys, problem_for, problem_of, strategy_of
-from small import CONTAINERS, close, problem_in, same
+from small import close, problem_in_containers, same
 
 import jaxarch
 from jaxarch.run._stage import as_stage
@@ -144,10 +144,9 @@ def test_its_loss_is_traced_as_often_for_many_runs_as_for_one(name):
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("name", [run for run in RUN if METHODS[run.values[0]].parent == "any"])
-def test_parameters_may_be_any_pytree(name, container):
-    learning = problem_in(container)
+def test_parameters_may_be_any_pytree(name):
+    learning = problem_in_containers()
     network = jax.eval_shape(strategy_of(name), keys()[0], learning)
     params, _ = jax.eval_shape(learning.init, keys()[0])
     assert jax.tree.structure(network.params) == jax.tree.structure(params)
