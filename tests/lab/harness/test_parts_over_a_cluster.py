@@ -1,6 +1,5 @@
 """Parts handed to an executor, a fake one or processes: the numbers of one process, whoever dies."""
 
-import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -289,8 +288,9 @@ def importable():
         os.environ["PYTHONPATH"] = before
 
 
-@contextlib.contextmanager
-def dask():
+@pytest.fixture(scope="module")
+def dask(importable):
+    """A factory of executors: a local cluster of Dask."""
     distributed = pytest.importorskip("distributed")
     import dask as settings
 
@@ -307,11 +307,7 @@ def dask():
 @pytest.fixture(scope="module", params=["processes", "dask"])
 def workers(request, importable):
     """A factory of executors."""
-    if request.param == "processes":
-        yield executor_of("local:2")
-    else:
-        with dask() as factory:
-            yield factory
+    return executor_of("local:2") if request.param == "processes" else request.getfixturevalue("dask")
 
 
 @pytest.mark.long
@@ -335,10 +331,9 @@ def test_a_part_whose_process_is_killed_is_made_again_also_more_often_than_dask_
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
-def test_workers_of_dask_tell_how_far_a_training_is(importable):
+def test_workers_of_dask_tell_how_far_a_training_is(dask):
     told = []
-    with dask() as factory:
-        made(factory, [Part("one", spread_parts.telling, 6)], progress=told.append)
+    made(dask, [Part("one", spread_parts.telling, 6)], progress=told.append)
     steps = [border.step for border in told if border.name == "telling"]
     assert steps[-1] == 6
     assert len(steps) > 1
