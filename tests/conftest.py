@@ -1,7 +1,6 @@
 """Two CPU devices, strict broadcasting, one hypothesis profile, and small problems that many tests share."""
 
 import gc
-import itertools
 import mmap
 import os
 from pathlib import Path
@@ -10,6 +9,7 @@ import jax
 import jaxlib
 import pytest
 from compilations import compilations
+from contexts import share_contexts
 from hypothesis import HealthCheck, settings
 from places import MISSING_ADAPTERS, TESTS
 
@@ -47,31 +47,6 @@ jax.config.update("jax_traceback_in_locations_limit", 0)
 # What is imported stays: collecting garbage need not look through it again and again, nor many times a trace.
 gc.freeze()
 gc.set_threshold(10_000, 10, 10)
-
-PROGRAMS_OF_A_CONTEXT = 100
-
-
-def share_contexts() -> None:
-    """Let JAX write programs in one MLIR context after another: a new one for each takes as long as all else.
-
-    A context keeps the constants of its programs, so that it must end some time. Where a release of JAX makes
-    contexts elsewhere, nothing changes.
-    """
-    try:
-        from jax._src.interpreters import mlir
-
-        make = mlir.make_ir_context
-    except (ImportError, AttributeError):
-        return
-    count, kept = itertools.count(), []
-
-    def shared():
-        if next(count) % PROGRAMS_OF_A_CONTEXT == 0:
-            kept[:] = [make()]
-        return kept[0]
-
-    mlir.make_ir_context = shared
-
 
 share_contexts()
 

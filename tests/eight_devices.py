@@ -11,12 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from contexts import share_contexts
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxarch
 from jaxarch import masks, optim, saliency
+
+share_contexts()
 
 X = jax.random.normal(jax.random.key(0), (64, 32))
 Y = jnp.tanh(X @ jax.random.normal(jax.random.key(1), (32, 8)))

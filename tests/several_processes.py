@@ -23,6 +23,7 @@ if __name__ == "__main__":
         f"127.0.0.1:{port}", processes, mine, heartbeat_timeout_seconds=20, shutdown_timeout_seconds=20
     )
 
+from contexts import share_contexts
 from small import Interrupted, interrupt_at, keys, problem
 
 from jaxarch import ArgumentError
@@ -165,4 +166,5 @@ def quietly(case, folder):
 
 
 if __name__ == "__main__":
+    share_contexts()
     print(json.dumps(quietly(globals()[sys.argv[1]], sys.argv[2])), flush=True)
