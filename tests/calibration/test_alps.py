@@ -84,8 +84,8 @@ def test_it_is_near_the_best_of_all_masks():
     """One output with 5 of 12 inputs has 792 masks: at most 2% of them have a smaller error."""
     x = given()[1]
     h = moments(x)
-    for weights in given()[0].T[:, :, None]:
-        _, mask = jaxarch.alps(apply, {"w": weights}, [x], 5 / 12, damping=DAMPING)
+    for weights in np.asarray(given()[0]).T[:, :, None]:
+        _, mask = jaxarch.alps(apply, {"w": jnp.asarray(weights)}, [x], 5 / 12, damping=DAMPING)
         errors = {}
         for kept in itertools.combinations(range(12), 5):
             left = [index for index in range(12) if index not in kept]

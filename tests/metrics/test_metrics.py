@@ -90,9 +90,10 @@ def test_one_strategy_alone_has_no_pairs_but_the_same_columns():
 @pytest.mark.parametrize("runs", [2, 5, 13, 14])
 @pytest.mark.parametrize("digits", [0, 1, 9], ids=["many ties and zeros", "ties", "no ties"])
 def test_the_p_of_a_pair_is_scipys(runs, digits):
-    values = np.round(np.random.default_rng(runs).normal(size=(4, runs)), digits)
-    table = paired_differences(dict(zip("abcd", values, strict=True)))
+    names = "ab" if runs == 13 else "abcd"  # SciPy takes a second for each pair of 13 runs with ties.
+    values = np.round(np.random.default_rng(runs).normal(size=(len(names), runs)), digits)
+    table = paired_differences(dict(zip(names, values, strict=True)))
     for first, second, p in table[["first", "second", "p"]].itertuples(index=False):
-        difference = values["abcd".index(first)] - values["abcd".index(second)]
+        difference = values[names.index(first)] - values[names.index(second)]
         expected = stats.wilcoxon(np.round(difference, 12)).pvalue if difference.any() else 1.0
         np.testing.assert_allclose(p, expected, rtol=1e-12)

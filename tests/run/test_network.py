@@ -178,7 +178,7 @@ def test_a_users_record_goes_through_stages_and_runs():
     assert network[Measured].sizes.shape == (RUNS, 2)
     assert same(network.info["seen"], network[Measured].sizes)
     assert network[Measured].sizes.tolist() == [[32, 32]] * RUNS
-    alone = strategy(keys()[1], problem())
+    alone = jax.eval_shape(strategy, keys()[1], problem())
     assert jax.tree.structure(alone) == jax.tree.structure(network.of_run(1))
     again, _ = jaxarch.over_seeds(READ, keys(), problem(), network=network)
     assert same(again[Measured], network[Measured]) and same(again[Start], network[Start])
