@@ -16,8 +16,8 @@ Medians of three pairs, by Adam for ten epochs:
 | 128 | .075 | 1.85 | 1.41 | .229 |
 | 512 | .063 | 1.25 | .64 | .079 |
 
-Inner products after alignment by weights, on one pair a width: 63.2, 143.5 and 369.3. Five runs of the authors'
-function reach 57.9 to 60.8, 141.2 to 147.6 and 363.0 to 368.7. All are local optima.
+Inner products after alignment by weights, on one pair a width: 63.2, 143.5 and 369.3. Five runs of the
+authors' function reach 57.9 to 60.8, 141.2 to 147.6 and 363.0 to 368.7. All are local optima.
 """
 
 from __future__ import annotations

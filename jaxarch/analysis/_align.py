@@ -291,8 +291,8 @@ def _drawn(tree: PyTree) -> PyTree:
         scale = np.sqrt(np.mean(np.abs(numbers / (np.abs(numbers).max() or 1)) ** 2)) * np.abs(numbers).max()
         made = draw.normal(size=leaf.shape) * (scale or 1.0)
         signed = np.iscomplexobj(numbers) or (numbers < 0).any() or not numbers.any()
-        made = (made if signed else np.abs(made)).astype(numbers.dtype)
-        return beside(leaf, jnp.asarray(made, leaf.dtype))
+        made = (made if signed else np.abs(made)).astype(leaf.dtype)
+        return beside(leaf, made) if isinstance(leaf, jax.Array) else made
 
     return jax.tree.map(like, tree)
 
