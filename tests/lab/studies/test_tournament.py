@@ -698,7 +698,7 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
 
 KEPT = ROOT / "docs" / "results"
 THREE = ("random", "magnitude at start", "SNIP")
-SINCE = ("Fisher", "Hutchinson", "ProsPr", "PX", "NTK-SAP", "GraNet", "AC/DC", "ProbMask", "Top-KAST")
+SINCE = ("Fisher", "Hutchinson", "ProsPr", "PX", "NTK-SAP", "GraNet", "AC/DC", "ProbMask")
 SINCE += ("edge-popup scaled", "biprop scaled")
 """Methods that came, or changed, after the results on MNIST that are kept."""
 
