@@ -52,6 +52,7 @@ LAB = [
     "spectral",
     "theory",
     "related_work",
+    "analysis",
     "html_report",
     "cli",
 ]
@@ -99,7 +100,16 @@ PRIVATE_OF_THE_LAB = {
 """The private modules, ten at most, that what carries studies uses: `STUDIES` and claims use none."""
 STUDIES = {
     f"lab.{room}"
-    for room in ("claims", "disentangling", "pruning", "tournament", "spectral", "theory", "related_work")
+    for room in (
+        "claims",
+        "disentangling",
+        "pruning",
+        "tournament",
+        "spectral",
+        "theory",
+        "related_work",
+        "analysis",
+    )
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -79,6 +79,9 @@ EXPERIMENTS = {
     "related_work.collapse": (
         "layers that lose their last connection as networks are pruned before training, and when"
     ),
+    "analysis.architectures": (
+        "the masks that a method finds for different seeds: how much they agree up to the order of units"
+    ),
     "theory.temperature_ratio": (
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),

@@ -110,7 +110,7 @@ def play(
 
     if entrant.nested:
         numbers = {name: jnp.asarray(of, jnp.float32) for name, of in values.items()}
-        network = _stacked(run(entrant.find, seeds, numbers), settings.densities)
+        network = stacked(run(entrant.find, seeds, numbers), settings.densities)
     else:
         network = run(entrant.find, runs["seed"].to_numpy(), tiled)
     if entrant.finish is not None:
@@ -118,7 +118,7 @@ def play(
     return measured(network, task, runs["seed"].to_numpy(), reports, test=test)
 
 
-def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
+def stacked(network: Network, densities: tuple[float, ...]) -> Network:
     """Concatenate the networks of all densities that searches found, the largest density first."""
 
     def one(density: float) -> Network:
