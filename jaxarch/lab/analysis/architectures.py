@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
+from scipy import stats
 
 from jaxarch import ArgumentError, Network, Problem, Progress, evaluate, over_seeds, plots
 from jaxarch.io import digest
@@ -75,6 +76,8 @@ SUITS: dict[str, dict[str, Any]] = {
 }
 """Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 OF = ["strategy", "start", "density"]
+TRAINED_CONTROL = ("magnitude", "random as magnitude")
+"""A method, and the same method's masks reshuffled within layers before they are trained."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,7 +315,11 @@ def _comparisons(runs: pd.DataFrame) -> pd.DataFrame:
                 row = paired.difference(by_kind[FOUND], by_kind[control])
                 kept = {name: value for name, value in row.items() if name not in ("first", "second")}
                 rows.append({**dict(zip(OF, about, strict=True)), "match": match, "control": control, **kept})
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows).assign(p_adjusted=np.nan)
+    # One question has all methods and densities; each start, order and control is a question of its own.
+    for _, of in table[table["p"].notna()].groupby(["start", "match", "control"]):
+        table.loc[of.index, "p_adjusted"] = stats.false_discovery_control(of["p"], method="by")
+    return table
 
 
 def _findings(runs: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any]]:
@@ -333,7 +340,24 @@ def _findings(runs: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any]
         )
         for _, row in compared.iterrows()
     ]
-    return found + beyond
+    return found + beyond + _against_trained_control(runs)
+
+
+def _against_trained_control(runs: pd.DataFrame) -> list[dict[str, Any]]:
+    """Compare magnitude pruning with its reshuffled masks, trained and aligned by units.
+
+    Training makes units with the same inputs alike, so alignment by units finds connections in common among
+    random masks as well.
+    """
+    first, second = TRAINED_CONTROL
+    lines = []
+    for density, of in _of(runs[runs["start"] == OTHER], FOUND).groupby("density", sort=False):
+        by_name = of.pivot(index="pair", columns="strategy", values=BY_UNITS)
+        if {first, second} <= {*by_name}:
+            row = pd.Series(paired.difference(by_name[first], by_name[second]))
+            what = f"overlap of masks of two seeds, {BY_UNITS}: {first} minus {second}, density {density:g}"
+            lines.append(finding(what, row))
+    return lines
 
 
 def _of(runs: pd.DataFrame, masks: str) -> pd.DataFrame:
@@ -364,8 +388,8 @@ def conclusion(results: Results) -> Iterable[str]:
     )
     also = f"At density {most:g} it is: {said(most)}; p" if most > least else "P"
     yield (
-        f"{also} < {paired.LEVEL:g} (Wilcoxon, not adjusted): {paired.significant(excess, 'p')} methods and "
-        "densities."
+        f"{also} < {paired.LEVEL:g} (Wilcoxon, adjusted): "
+        f"{paired.significant(excess, 'p_adjusted', len(excess))} methods and densities."
     )
     sparsest = _of(table[table["density"] == least], FOUND)
     medians = sparsest.groupby(["start", "strategy"], sort=False)[AS_THEY_ARE].median()
@@ -460,13 +484,13 @@ def _table(table: pd.DataFrame, compared: pd.DataFrame, start: str, title: str) 
         spreads = [tables.spread(_of(of, masks)[match], ".3f") for masks, match in COLUMNS.values()]
         row = excess.loc[(name, density)]
         signed = [tables.signed(row[part], ".3f") for part in ("median", "q25", "q75")]
-        beyond = [f"{signed[0]} [{signed[1]} {signed[2]}]", tables.number(row["p"], ".2g")]
+        beyond = [f"{signed[0]} [{signed[1]} {signed[2]}]", tables.number(row["p_adjusted"], ".2g")]
         if start == OTHER:
             again = _of(of, PLANTED)
             beyond.append(" ".join(tables.median(again[match], ".3f") for match in (AS_THEY_ARE, BY_MASKS)))
         accuracy = tables.median(_of(of, FOUND)["accuracy"], ".3f")
         rows.append((f"{name}, {density:g}", *spreads, *beyond, accuracy))
-    columns = ["method, density", *COLUMNS, "by masks, minus units kept", "p"]
+    columns = ["method, density", *COLUMNS, "by masks, minus units kept", "adjusted p"]
     columns += [PLANTED] * (start == OTHER)
     return tables.table(
         f"{title}, {start}: overlap of the masks of two seeds, median [quartiles] of "

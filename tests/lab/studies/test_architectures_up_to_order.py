@@ -149,7 +149,24 @@ def test_the_conclusion_has_the_excess_over_the_control_that_keeps_the_units_num
     said = concluded({"ours": 0.125, "theirs": -0.25})
     assert "ours +0.125 [+0.125, +0.125], theirs -0.250 [-0.250, -0.250]" in said
     assert "of 6 pairs" in said
+    assert "p < 0.05 (Wilcoxon, adjusted)" in said.replace("P <", "p <")
     assert "1 above and 1 below 0, of 2 " in said
+
+
+def test_the_p_of_all_methods_are_adjusted_together():
+    compared = architectures._comparisons(rows({"ours": 0.125, "theirs": -0.25}))
+    one = compared.query("start == @OTHER and match == 'by masks' and control == 'reshuffled'")
+    assert one["p"].tolist() == [2 / 2**6] * 2
+    # Equal p of two tests are multiplied by 1 + 1/2.
+    np.testing.assert_allclose(one["p_adjusted"], 3 / 2**6)
+
+
+def test_magnitude_pruning_is_compared_with_its_reshuffled_masks_once_trained():
+    table = rows({"magnitude": 0.0, "random as magnitude": 0.0})
+    table.loc[table["strategy"] == "magnitude", pairs.BY_UNITS] += 0.25
+    (line,) = architectures._against_trained_control(table)
+    assert line["median"] == pytest.approx(0.25)
+    assert line["runs"] == 6
 
 
 def test_the_conclusion_has_the_overlap_of_runs_from_the_same_start():
