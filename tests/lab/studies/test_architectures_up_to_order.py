@@ -99,6 +99,14 @@ def test_trades_make_all_tables_with_the_same_sums_equally_often():
     assert counts.min() > 60
 
 
+def test_trades_leave_no_more_of_a_permutation_than_a_random_one_has_of_it():
+    mask = {"w": np.eye(20, dtype=bool)}
+    draw = np.random.default_rng(0)
+    left = [controls.units_kept(draw, mask)["w"].trace() for _ in range(60)]
+    # A random permutation has one fixed point in the mean, with a standard deviation of 1.
+    assert 0.5 < np.mean(left) < 1.5
+
+
 def test_planted_masks_keep_half_of_the_connections_of_each_layer():
     mask, _ = drawn(5)
     made = controls.planted(np.random.default_rng(0), mask)
@@ -122,7 +130,7 @@ def test_pairs_of_other_starts_have_no_seed_in_common():
 
 
 def rows(excess):
-    """Runs of two methods whose masks overlap by `excess` more than their controls, aligned by masks."""
+    """Runs of two methods whose masks overlap by `excess` more than if units kept their numbers alone."""
     made = []
     for name, more in excess.items():
         for start in (OTHER, SAME):
@@ -131,7 +139,8 @@ def rows(excess):
                 measured = {"accuracy": 0.9, "failed_at": -1}
                 as_is = 0.05 if start == OTHER else 0.75
                 for kind in (pairs.FOUND, *pairs.CONTROLS, pairs.PLANTED):
-                    by_masks = 0.2 + 0.001 * pair + more * (kind == pairs.FOUND)
+                    beyond = {pairs.FOUND: more, pairs.RESHUFFLED: -0.1}.get(kind, 0)
+                    by_masks = 0.3 + 0.001 * pair + beyond
                     of = {pairs.AS_THEY_ARE: as_is, pairs.BY_UNITS: 0.1, pairs.BY_MASKS: by_masks}
                     made.append({**about, "masks": kind, **of, **measured})
     return pd.DataFrame(made)
