@@ -388,8 +388,8 @@ def conclusion(results: Results) -> Iterable[str]:
     )
     also = f"At density {most:g} it is: {said(most)}; p" if most > least else "P"
     yield (
-        f"{also} < {paired.LEVEL:g} (Wilcoxon, adjusted): "
-        f"{paired.significant(excess, 'p_adjusted', len(excess))} methods and densities."
+        f"{also} < {paired.LEVEL:g} (Wilcoxon, adjusted over methods and densities): "
+        f"{paired.significant(excess, 'p_adjusted', len(excess))}."
     )
     sparsest = _of(table[table["density"] == least], FOUND)
     medians = sparsest.groupby(["start", "strategy"], sort=False)[AS_THEY_ARE].median()
