@@ -33,16 +33,12 @@ class _Moments(NamedTuple):
       squares: the sums of squared differences from the means; shape (2, units).
       products: the sums of products of the differences, of each unit of the first network with each unit of
         the second; shape (units, units).
-      least: the least value of each unit, shape (2, units).
-      largest: the largest value of each unit, shape (2, units).
     """
 
     count: Any
     means: Any
     squares: Any
     products: Any
-    least: Any
-    largest: Any
 
     def joined(self, other: _Moments) -> _Moments:
         """Return the moments of both samples together (Chan, Golub and LeVeque, 1983)."""
@@ -53,15 +49,11 @@ class _Moments(NamedTuple):
             self.means + apart * other.count / count,
             self.squares + other.squares + weight * apart**2,
             self.products + other.products + weight * np.outer(apart[0], apart[1]),
-            np.minimum(self.least, other.least),
-            np.maximum(self.largest, other.largest),
         )
 
     def correlations(self) -> np.ndarray:
         """Return the correlations; 0 for a unit that is constant."""
-        # The mean of a constant is rounded, and leaves squares that are not 0.
-        varies = self.largest > self.least
-        scale = np.where(varies, self.squares, np.inf) ** -0.5
+        scale = np.where(self.squares > 0, self.squares, np.inf) ** -0.5
         return np.clip(self.products * np.outer(scale[0], scale[1]), -1.0, 1.0)
 
 
@@ -185,15 +177,16 @@ def _of_units(span: Span, axis: int, *values: Any) -> list[tuple[str, Any]]:
 def _scaled(moments: Sequence[Any], scales: Any) -> _Moments:
     """Return moments in double precision, of values that were divided by a scale for each unit."""
     # Merged in double precision, a long stream loses nothing, and large scales do not overflow.
-    count, means, squares, products, least, largest = (np.asarray(of, np.float64) for of in moments)
+    count, means, squares, products = (np.asarray(of, np.float64) for of in moments)
     scales = np.asarray(scales, np.float64)
     products = products * np.outer(scales[0], scales[1])
-    return _Moments(count, means * scales, squares * scales**2, products, least * scales, largest * scales)
+    return _Moments(count, means * scales, squares * scales**2, products)
 
 
 def _joint(one: Any, other: Any) -> tuple[_Moments, Any]:
     """Return the moments of rows of values, of shape (units, n), each divided by a scale; and the scales."""
     pair = [_parts(rows) for rows in (one, other)]
+    # A constant becomes 1, whose mean is 1 to the last bit: its squares are 0.
     largest = [jnp.abs(rows).max(1) for rows in pair]
     scales = [jnp.where(each > 0, each, jnp.ones_like(each)) for each in largest]
     pair = [rows / scale[:, None] for rows, scale in zip(pair, scales, strict=True)]
@@ -204,8 +197,6 @@ def _joint(one: Any, other: Any) -> tuple[_Moments, Any]:
         jnp.stack(means),
         jnp.stack([(rows**2).sum(1) for rows in centred]),
         jnp.matmul(centred[0], centred[1].T, precision="highest"),
-        jnp.stack([rows.min(1) for rows in pair]),
-        jnp.stack([rows.max(1) for rows in pair]),
     )
     return moments, jnp.stack(scales)
 

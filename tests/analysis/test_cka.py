@@ -114,6 +114,15 @@ def test_examples_are_found_along_any_axis_and_flattened_with_others(count):
     assert np.allclose(flat.cka, whole.cka, atol=1e-4)
 
 
+def test_pairs_of_examples_are_no_examples():
+    def pairs(params, x):
+        return jnp.tanh((x[:, None] - x[None]) @ params["in"]).mean(1) @ params["out"]
+
+    found = similarity((pairs, A), (mlp, B), BATCHES)
+    assert found.first == ("out",)
+    assert found.left == {"in of the first": "its values do not have the examples along one axis"}
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e5, 1e10])
 def test_scales_change_nothing(scale):
     x, y = (drawn(seed, 30, 4).astype(np.float32) for seed in (0, 1))

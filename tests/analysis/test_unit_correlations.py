@@ -86,6 +86,15 @@ def test_layers_of_a_scan_share_their_units_and_heads_with_dimensions_are_left_o
     assert np.allclose(found, np.mean(wanted, axis=0), atol=1e-4)
 
 
+def test_a_unit_that_varies_only_between_batches_is_no_constant():
+    a, b = pair(("in", (5, 4)), ("out", (4, 2)))
+    rows = np.array([[2.0], [1.0], [3.0]]) * drawn(3, 1, 5)
+    batches = [np.repeat(row[None], 6, 0).astype(np.float32) for row in rows]
+    found = unit_correlations(mlp, a, b, batches)["in[1]"]
+    wanted = pearson(*(np.tanh(np.concatenate(batches) @ of["in"]).T for of in (a, b)))
+    assert np.allclose(found, wanted, atol=1e-4)
+
+
 @pytest.mark.parametrize("scales", [(1e-20, 1e20), (1e25, 1e25)])
 def test_scales_change_nothing(scales):
     a, b = pair(("in", (5, 4)), ("out", (4, 2)))
