@@ -1,4 +1,4 @@
-"""Comparison of networks: the same up to permutation, connected by a path of low loss, of similar layers?"""
+"""Comparison of networks: alignment of their units, barriers between them, similarity of their layers."""
 
 from jaxarch.analysis._align import Alignment, align
 from jaxarch.analysis._barrier import Barrier, barrier

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -94,22 +94,25 @@ def barrier(
     check_count("points", points, 3)
     check_callable("loss", loss, *(["params"] if batches is None else ["params", "batch"]))
     loss, at = hashable(loss), np.linspace(0.0, 1.0, points, dtype=np.float32)
-    if batches is None:
-        losses = _losses(loss, first, second, at)
-    else:
-        check_batches(batches)
-        sums: Any = 0.0
-        examples = 0
-        for batch in batches:
-            count = examples_of(batch, 1)
-            sums = sums + count * _losses(loss, first, second, at, batch)
-            examples += count
+    sums: Any = 0.0
+    examples = 0
+    for batch, count in [((), 1)] if batches is None else _counted(batches):
         if not examples:
-            raise ArgumentError("batches: expected at least one example, got none")
-        losses = sums / examples
-    losses = jnp.where(is_known, losses, jnp.nan)
+            _check_loss(loss, first, *batch)
+        sums = sums + count * _losses(loss, first, second, at, *batch)
+        examples += count
+    if not examples:
+        raise ArgumentError("batches: expected at least one example, got none")
+    losses = jnp.where(is_known, sums / examples, jnp.nan)
     straight = (1 - at) * losses[0] + at * losses[-1]
     return Barrier(jnp.asarray(at), losses, jnp.max(losses - straight))
+
+
+def _counted(batches: Iterable[PyTree]) -> Iterator[tuple[tuple[PyTree], int]]:
+    """Yield the further argument of the loss, a batch, with its number of examples."""
+    check_batches(batches)
+    for batch in batches:
+        yield (batch,), examples_of(batch, 1)
 
 
 def _check_between(first: PyTree, second: PyTree) -> Any:
@@ -139,12 +142,15 @@ def _is_between(leaf: Any) -> bool:
 
 def _losses(loss: Callable[..., Any], first: PyTree, second: PyTree, at: np.ndarray, *batch: PyTree) -> Array:
     # Not one program over all places: XLA runs convolutions in a loop many times slower on a CPU.
-    _, made = traced(loss, first, *batch, name="loss")
+    return jnp.stack([_loss(first, second, place, *batch, loss=loss) for place in at])
+
+
+def _check_loss(loss: Callable[..., Any], params: PyTree, *batch: PyTree) -> None:
+    _, made = traced(loss, params, *batch, name="loss")
     if getattr(made, "shape", None) != () or not jnp.issubdtype(made.dtype, jnp.floating):
         raise ArgumentError(
             f"loss: expected one real number, got shapes {shown(jax.tree.map(jnp.shape, made))}"
         )
-    return jnp.stack([_loss(first, second, place, *batch, loss=loss) for place in at])
 
 
 @functools.partial(jax.jit, static_argnames="loss")

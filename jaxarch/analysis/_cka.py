@@ -291,21 +291,19 @@ def _centred(values: Array) -> tuple[Array, Array]:
         HSIC_1(K, L) = sum_ij U(K)_ij U(L)_ij / (n (n-3))
 
     (Szekely and Rizzo, *Partial distance correlation methods for dissimilarity*, 2014). The features are
-    first divided by the largest difference from their means, which is returned beside the matrix.
+    first divided by the largest of their sizes, which is returned beside the matrix.
     """
     count = len(values)
     rows = values.reshape(count, -1)
     rows = rows.astype(at_least_float32(rows.dtype))
     largest = jnp.abs(rows).max()
-    rows = rows / jnp.where(largest > 0, largest, jnp.ones_like(largest))
+    scale = jnp.where(largest > 0, largest, jnp.ones_like(largest))
     # HSIC_1 does not depend on the mean, whose rounding would hide small differences.
+    rows = rows / scale
     rows = rows - rows.mean(0, keepdims=True)
-    spread = jnp.abs(rows).max()
-    spread = jnp.where(spread > 0, spread, jnp.ones_like(spread))
-    rows = rows / spread
     gram = jnp.matmul(rows, rows.conj().T, precision="highest").real
     off = 1 - jnp.eye(count, dtype=gram.dtype)
     gram = gram * off
     sums = gram.sum(1) / (count - 2)
     centred = off * (gram - sums[:, None] - sums[None] + sums.sum() / (count - 1))
-    return centred, spread * jnp.where(largest > 0, largest, jnp.ones_like(largest))
+    return centred, scale

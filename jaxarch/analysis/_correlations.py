@@ -131,8 +131,8 @@ def unit_correlations(
 @functools.partial(jax.jit, static_argnames="function")
 def _moments(
     first: PyTree, second: PyTree, batch: PyTree, *, function: Callable[[PyTree, PyTree], Any]
-) -> dict[str, dict[str, _Moments]]:
-    """Return the moments of each group's units on a batch, by product and occurrence."""
+) -> dict[str, dict[str, tuple[_Moments, Any]]]:
+    """Return the moments of each group's units on a batch and their scales, by product and occurrence."""
     groups = Groups(function, first, (batch,))
     names = {atom: name for name, atom in groups._atoms.items()}
     products = find_products(groups._program, dict.fromkeys(groups._leaves)).found
@@ -147,7 +147,7 @@ def _moments(
         run_recorded(groups._program, [*jax.tree.leaves(tree), *of_batch], record)[1]
         for tree in (first, second)
     ]
-    found: dict[str, dict[str, _Moments]] = {}
+    found: dict[str, dict[str, tuple[_Moments, Any]]] = {}
     for number, (key, product) in enumerate(read.items()):
         if key not in pair[0]:
             continue

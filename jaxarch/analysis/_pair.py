@@ -13,7 +13,12 @@ from jaxarch._internal.trees import PyTree, check_distinct, named_leaves
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.structure._groups import check_shapes
-from jaxarch.structure._network_function import check_arrays_given, masked_leaves, problem_function
+from jaxarch.structure._network_function import (
+    check_arrays_given,
+    check_problem,
+    masked_leaves,
+    problem_function,
+)
 
 
 def checked_pair(first: PyTree, second: PyTree, traced: bool = False) -> PyTree:
@@ -40,6 +45,8 @@ def function_and_trees(model: Any, *networks: Any) -> tuple[Callable[..., Any], 
     if not isinstance(model, Problem):
         return model, [*networks]
     leaves = [masked_leaves(network) for network in networks]
+    for network in networks:
+        check_problem(network, model)
     return problem_function(model, networks[0].params, networks[0].state), leaves
 
 

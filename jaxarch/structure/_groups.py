@@ -621,7 +621,7 @@ class Groups:
             raise ArgumentError(f"kept: expected a dict from group names to booleans, got {shown(kept)}")
         of_atom = {}
         for name, units in kept.items():
-            self.check_group("kept", name)
+            self._check_group("kept", name)
             if is_traced(units):
                 raise ArgumentError(
                     f"kept: the units of {shown(name)} are traced, but decide sizes; call this outside of jit"
@@ -639,7 +639,7 @@ class Groups:
         check_mapping("orders", orders, "permutations, by name of the group")
         checked = {}
         for name, order in orders.items():
-            self.check_group("orders", name)
+            self._check_group("orders", name)
             check_concrete("orders", order)
             size = self.groups[name].size
             checked[name] = np.asarray(order)
@@ -649,7 +649,7 @@ class Groups:
                 )
         return checked
 
-    def check_group(self, argument: str, name: Any) -> None:
+    def _check_group(self, argument: str, name: Any) -> None:
         if name not in self.groups:
             there = did_you_mean(str(name), self.groups) if self.groups else str(self)
             raise ArgumentError(f"{argument}: unknown group {shown(name)}; {there}")
@@ -749,11 +749,7 @@ def _permuted(leaf: Any, axes: Axes, orders: Mapping[Axis, np.ndarray]) -> Any:
 
     def permuted(leaf: Any) -> Any:
         for index in moved:
-            leaf = (
-                leaf.take(places[index], index)
-                if isinstance(leaf, np.ndarray)
-                else jnp.take(leaf, places[index], index)
-            )
+            leaf = leaf.take(places[index], index)
         return leaf
 
     if not moved or isinstance(leaf, np.ndarray):

@@ -81,11 +81,12 @@ def check_batch(batch: PyTree) -> None:
 def checked_batches(batches: Iterable[PyTree]) -> Iterator[PyTree]:
     """Yield batches after a check of each; raise if there is none."""
     check_batches(batches)
-    batch = None
+    is_empty = True
     for batch in batches:
         check_batch(batch)
         yield batch
-    if batch is None:
+        is_empty = False
+    if is_empty:
         raise ArgumentError("batches: expected at least one, got none")
 
 

@@ -91,7 +91,7 @@ def case(request):
 
 
 def computed(model, x):
-    """What a model makes of inputs, as one program: one for every operation takes seconds."""
+    """Outputs of a model, computed by one program: one for every operation takes seconds."""
     return jax.jit(lambda x: model(x))(x)
 
 

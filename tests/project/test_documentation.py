@@ -203,7 +203,7 @@ def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path
 
 
 FASTER_CUTS = {"steps=300": "steps=20", "steps=50": "steps=10"}
-"""Which channels there are to cut does not depend on how long a ResNet trains."""
+"""Fewer steps for the ResNet: its channels to cut do not depend on them."""
 
 
 @pytest.mark.long
