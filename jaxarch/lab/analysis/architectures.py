@@ -129,8 +129,7 @@ class ArchitecturesSettings(PartSettings, PictureTrainingSettings):
         self.check_numbers(check_share, "densities")
         self.check_each(check_count, "draws", "examples")
         check_temperatures(self.hard, self.soft)
-        if self.restarts < 0:
-            raise ArgumentError(f"restarts: expected at least 0, got {self.restarts}")
+        check_count("restarts", self.restarts, 0)
         if self.seeds % 2 or self.seeds < 4:
             raise ArgumentError(
                 f"seeds: expected an even number, at least 4, for two pairs or more, got {self.seeds}"
