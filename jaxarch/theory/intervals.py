@@ -20,6 +20,7 @@ division by an interval around 0), its bounds are infinite.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,23 +65,50 @@ def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree
       >>> [round(float(end[0]), 3) for end in loose]  # the range is [-2, 1/4]
       [-5.0, 2.0]
     """
+    return bounded(fun)
+
+
+Narrow = Callable[["Interval"], None]
+"""What may narrow the bounds of a value in place."""
+
+
+def bounded(
+    fun: Callable[[PyTree], PyTree], narrow: Narrow | None = None
+) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
+    """Return `interval_bounds(fun)`, with closer bounds of outputs and of inputs of nonlinear primitives."""
 
     def bounds(lower: PyTree, upper: PyTree) -> tuple[PyTree, PyTree]:
-        lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
-        _check_box(lower, upper)
-        jaxpr, shape = jax.make_jaxpr(fun, return_shape=True)(lower)
-        pairs = zip(jax.tree.leaves(lower), jax.tree.leaves(upper), strict=True)
-        outputs = _evaluate(jaxpr.jaxpr, jaxpr.consts, [Interval(low, high) for low, high in pairs])
-        treedef = jax.tree.structure(shape)
+        outputs = intervals(fun, lower, upper, narrow)
         return (
-            jax.tree.unflatten(treedef, [jnp.asarray(out.lower) for out in outputs]),
-            jax.tree.unflatten(treedef, [jnp.asarray(out.upper) for out in outputs]),
+            jax.tree.map(lambda out: jnp.asarray(out.lower), outputs),
+            jax.tree.map(lambda out: jnp.asarray(out.upper), outputs),
         )
 
     return bounds
 
 
-def _check_box(lower: PyTree, upper: PyTree) -> None:
+def intervals(
+    fun: Callable[[PyTree], PyTree], lower: PyTree, upper: PyTree, narrow: Narrow | None = None
+) -> PyTree:
+    """Return the intervals of a function's outputs over a box, with their origin.
+
+    Args:
+      fun: the function.
+      lower: the smallest inputs.
+      upper: the largest inputs.
+      narrow: narrows the bounds of a value; it may look at how the value was made.
+    """
+    lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
+    check_box(lower, upper)
+    jaxpr, shape = jax.make_jaxpr(fun, return_shape=True)(lower)
+    pairs = zip(jax.tree.leaves(lower), jax.tree.leaves(upper), strict=True)
+    walk = _Walk(narrow)
+    outputs = _evaluate(jaxpr.jaxpr, jaxpr.consts, [Interval(low, high) for low, high in pairs], walk)
+    walk.narrow_all(outputs)
+    return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+
+
+def check_box(lower: PyTree, upper: PyTree) -> None:
     if named_leaves(lower).keys() != named_leaves(upper).keys():
         raise ArgumentError("upper: expected the same structure as lower")
     above = named_leaves(upper)
@@ -114,9 +142,11 @@ class Total:
     kept: bool
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Interval:
     """The values between two arrays, and their origin.
+
+    The bounds may be narrowed in place, so that all values that were made of this one see it.
 
     Attributes:
       lower: the smallest values.
@@ -128,6 +158,11 @@ class Interval:
       nonnegative: whether the value is known at trace time to be at least 0.
       sum_of: for a sum along one axis, the terms and the axis.
       quotient: for a quotient with such a sum as denominator, the numerator and the sum.
+      eqn: the equation that made the value.
+      part: which of the equation's outputs it is.
+      narrowed: whether the bounds were narrowed already.
+      lines: lines around the value, as a function of an earlier one (`theory.relaxation`).
+      number: values are numbered as they are made.
     """
 
     lower: Any
@@ -139,11 +174,21 @@ class Interval:
     nonnegative: bool = False
     sum_of: Total | None = None
     quotient: tuple[Interval, Total] | None = None
+    eqn: JaxprEqn | None = None
+    part: int = 0
+    narrowed: bool = False
+    lines: Any = None
+    number: int = dataclasses.field(default_factory=itertools.count().__next__, init=False)
 
     @property
     def exact(self) -> bool:
         """True if the value does not depend on the box."""
         return self.lower is self.upper
+
+    def meet(self, other: Interval) -> None:
+        """Narrow the bounds to what two intervals have in common. A NaN is no bound."""
+        self.lower = jnp.where(other.lower > self.lower, other.lower, self.lower)
+        self.upper = jnp.where(other.upper < self.upper, other.upper, self.upper)
 
 
 def _point(value: Any) -> Interval:
@@ -160,7 +205,26 @@ def _is_key(value: Any) -> bool:
 # The interpreter -------------------------------------------------------------------------------------
 
 
-def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval]) -> list[Interval]:
+@dataclasses.dataclass(frozen=True)
+class _Walk:
+    """What one walk through a program carries along.
+
+    Attributes:
+      narrow: narrows the bounds of a value.
+      made: what each equation made of which inputs. Programs often compute the same value twice, and forms
+        are recognized by the identity of values.
+    """
+
+    narrow: Narrow | None = None
+    made: dict[Any, list[Interval]] = dataclasses.field(default_factory=dict)
+
+    def narrow_all(self, values: Sequence[Interval]) -> None:
+        for value in values:
+            if self.narrow is not None and not value.exact:
+                self.narrow(value)
+
+
+def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval], walk: _Walk) -> list[Interval]:
     known: dict[Any, Interval] = {}
 
     def read(atom: Any) -> Interval:
@@ -171,19 +235,19 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval]) -
     known.update(zip(jaxpr.constvars, map(_point, consts), strict=True))
     known.update(zip(jaxpr.invars, inputs, strict=True))
     for eqn in jaxpr.eqns:
-        outputs = _apply(eqn, [read(atom) for atom in eqn.invars])
+        outputs = _apply(eqn, [read(atom) for atom in eqn.invars], walk)
         known.update(zip(eqn.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
+def _apply(eqn: JaxprEqn, inputs: list[Interval], walk: _Walk) -> list[Interval]:
     name = eqn.primitive.name
     # `logaddexp` is a call itself: recognize it before calls are entered, to enclose it as a whole.
     if _is_logaddexp(eqn):
         name = "logaddexp"
     elif name in _CALLS:
         called = inner(eqn)
-        return _evaluate(called.jaxpr, called.consts, inputs)
+        return _evaluate(called.jaxpr, called.consts, inputs, walk)
     if name in _IDENTITIES:
         return inputs
     decided = _decided(name, inputs)
@@ -197,10 +261,43 @@ def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
         return [dataclasses.replace(outputs[0], constant=-constant if name == "neg" else constant)]
     if name not in _RULES:
         raise ArgumentError(f"fun: it uses the primitive {name!r}, which has no interval rule")
-    output = _RULES[name](eqn, *inputs)
-    if isinstance(output, list):
-        return output
-    return [dataclasses.replace(output, made_by=name, inputs=tuple(inputs), params=eqn.params)]
+    identity = _identity(eqn, name, inputs)
+    if identity not in walk.made:
+        if _is_nonlinear(name, inputs):
+            walk.narrow_all(inputs)
+        walk.made[identity] = _made(eqn, name, inputs)
+    return walk.made[identity]
+
+
+def _made(eqn: JaxprEqn, name: str, inputs: Sequence[Interval]) -> list[Interval]:
+    """Return the intervals of an equation's outputs by its rule, with their origin."""
+    found = _RULES[name](eqn, *inputs)
+    outputs = found if isinstance(found, list) else [found]
+    origin = {"made_by": name, "inputs": tuple(inputs), "params": eqn.params, "eqn": eqn}
+    origin |= {"narrowed": False, "lines": None}
+    return [dataclasses.replace(output, part=part, **origin) for part, output in enumerate(outputs)]
+
+
+def remade(value: Interval) -> Interval:
+    """Return the interval of a value anew, from inputs that may have been narrowed since."""
+    assert value.eqn is not None
+    return _made(value.eqn, value.made_by, value.inputs)[value.part]
+
+
+def _identity(eqn: JaxprEqn, name: str, inputs: Sequence[Interval]) -> Any:
+    """Return what equal computations of one value have in common."""
+
+    def of_input(value: Interval) -> Any:
+        if value.constant is not None:
+            return np.shape(value.lower), jnp.result_type(value.lower), value.constant
+        return id(value.lower) if value.exact else id(value)
+
+    identity = (name, *map(of_input, inputs), tuple(sorted(eqn.params.items())))
+    try:
+        hash(identity)
+    except TypeError:  # A parameter, such as an array, cannot be compared.
+        return id(eqn), *map(of_input, inputs)
+    return identity
 
 
 def _is_logaddexp(eqn: JaxprEqn) -> bool:
@@ -275,7 +372,7 @@ _ULPS = {"log1p": 256, "sinh": 32, "erfc": 256}
 """Assumed errors of elementary functions, in units in the last place, where 8 are not enough."""
 
 
-def _outwards(lower: Array, upper: Array, off: Any = None, ulps: int = 1) -> Interval:
+def outwards(lower: Array, upper: Array, off: Any = None, ulps: int = 1) -> Interval:
     """Move bounds outwards by their own rounding errors, and by `off` if it is given.
 
     The margins are relative to the results, plus an absolute part for underflow. One unit is added for the
@@ -317,7 +414,7 @@ def _increasing(
         if ulps is None:
             return Interval(lower, upper)
         ulps_ = _ULPS.get(eqn.primitive.name, ulps)
-        return _within(_outwards(lower, upper, ulps=ulps_), least, largest)
+        return _within(outwards(lower, upper, ulps=ulps_), least, largest)
 
     return rule
 
@@ -334,7 +431,7 @@ def _on_positive(eqn: JaxprEqn, x: Interval) -> Interval:
 
 def _rsqrt(eqn: JaxprEqn, x: Interval) -> Interval:
     large, small = _both(eqn, Interval(jnp.maximum(x.lower, 0), jnp.maximum(x.upper, 0)))
-    return _within(_outwards(small, jnp.where(x.lower > 0, large, jnp.inf), ulps=8), 0.0)
+    return _within(outwards(small, jnp.where(x.lower > 0, large, jnp.inf), ulps=8), 0.0)
 
 
 def _log1p(eqn: JaxprEqn, x: Interval) -> Interval:
@@ -345,7 +442,7 @@ def _log1p(eqn: JaxprEqn, x: Interval) -> Interval:
 def _neg(eqn: JaxprEqn, x: Interval) -> Interval:
     quotient = None
     if x.quotient is not None:
-        quotient = (_apply(eqn, [x.quotient[0]])[0], x.quotient[1])
+        quotient = (_apply(eqn, [x.quotient[0]], _Walk())[0], x.quotient[1])
     return Interval(-x.upper, -x.lower, quotient=quotient)
 
 
@@ -353,7 +450,7 @@ def _erfc(eqn: JaxprEqn, x: Interval) -> Interval:
     return _increasing(0.0, 2.0)(eqn, Interval(x.upper, x.lower))
 
 
-def _size(x: Interval) -> Array:
+def sizes(x: Interval) -> Array:
     """Return the largest absolute value."""
     return jnp.maximum(jnp.abs(x.lower), jnp.abs(x.upper))
 
@@ -361,12 +458,12 @@ def _size(x: Interval) -> Array:
 def _absolute(x: Interval) -> Interval:
     least = jnp.minimum(jnp.abs(x.lower), jnp.abs(x.upper))
     least = jnp.where((x.lower < 0) & (x.upper > 0), jnp.zeros_like(least), least)
-    return Interval(least, _size(x), nonnegative=True)
+    return Interval(least, sizes(x), nonnegative=True)
 
 
 def _square(x: Interval) -> Interval:
     size = _absolute(x)
-    return _within(_outwards(size.lower * size.lower, size.upper * size.upper), 0.0)
+    return _within(outwards(size.lower * size.lower, size.upper * size.upper), 0.0)
 
 
 def _integer_pow(eqn: JaxprEqn, x: Interval) -> Interval:
@@ -376,7 +473,7 @@ def _integer_pow(eqn: JaxprEqn, x: Interval) -> Interval:
     base = _absolute(x) if power % 2 == 0 else x
     # Powers are repeated products, off by fewer than `power` roundings.
     lower, upper = (lax.integer_pow(bound, abs(power)) for bound in (base.lower, base.upper))
-    value = _outwards(lower, upper, ulps=abs(power))
+    value = outwards(lower, upper, ulps=abs(power))
     if power % 2 == 0:
         value = _within(value, 0.0)
     return value if power > 0 else _quotient(_point(jnp.ones_like(x.lower)), value)
@@ -389,7 +486,7 @@ def _product(x: Interval, y: Interval) -> Interval:
     low, high = corners[0], corners[0]
     for corner in corners[1:]:
         low, high = jnp.minimum(low, corner), jnp.maximum(high, corner)
-    value = _outwards(low, high)
+    value = outwards(low, high)
     return _within(value, 0.0) if x.nonnegative and y.nonnegative else value
 
 
@@ -403,17 +500,17 @@ def _quotient(x: Interval, y: Interval) -> Interval:
     for corner in corners[1:]:
         low, high = jnp.minimum(low, corner), jnp.maximum(high, corner)
     defined = (y.lower > 0) | (y.upper < 0)
-    return _outwards(jnp.where(defined, low, -jnp.inf), jnp.where(defined, high, jnp.inf))
+    return outwards(jnp.where(defined, low, -jnp.inf), jnp.where(defined, high, jnp.inf))
 
 
 def _add(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
-    return _tanh_slope(x, y) or _tanh_slope(y, x) or _outwards(x.lower + y.lower, x.upper + y.upper)
+    return _tanh_slope(x, y) or _tanh_slope(y, x) or outwards(x.lower + y.lower, x.upper + y.upper)
 
 
 def _sub(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
     if x is y:
         return _point(jnp.zeros_like(x.lower))
-    return _outwards(x.lower - y.upper, x.upper - y.lower)
+    return outwards(x.lower - y.upper, x.upper - y.lower)
 
 
 def _mul(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
@@ -455,7 +552,7 @@ def _max(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
 
 def _logaddexp(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
     lower, upper = jnp.logaddexp(x.lower, y.lower), jnp.logaddexp(x.upper, y.upper)
-    return _outwards(lower, upper, ulps=_ULPS["log1p"])
+    return outwards(lower, upper, ulps=_ULPS["log1p"])
 
 
 def _compare(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
@@ -530,13 +627,13 @@ def _times_complement(s: Interval, complement: Interval) -> Interval | None:
     ends = [bound * (1 - bound) for bound in (s.lower, s.upper)]
     over_top = (s.lower <= 0.5) & (s.upper >= 0.5)
     upper = jnp.where(over_top, 0.25, jnp.maximum(*ends))
-    value = _outwards(jnp.minimum(*ends), upper, ulps=4)
+    value = outwards(jnp.minimum(*ends), upper, ulps=4)
     return _within(value, 0.0) if s.made_by == "logistic" else value
 
 
 def _one_minus_square(a: Interval) -> Interval:
     square = _square(a)
-    value = _outwards(1 - square.upper, 1 - square.lower)
+    value = outwards(1 - square.upper, 1 - square.lower)
     return _within(value, 0.0) if a.made_by == "tanh" else value
 
 
@@ -559,11 +656,11 @@ def _softplus_slope(difference: Interval) -> Interval | None:
     minuend, pair = difference.inputs[0], difference.inputs[1].inputs
     for x, y in (pair, pair[::-1]):
         if minuend is x:
-            gap = _outwards(x.lower - y.upper, x.upper - y.lower)
+            gap = outwards(x.lower - y.upper, x.upper - y.lower)
             lower, upper = jax.nn.sigmoid(gap.lower), jax.nn.sigmoid(gap.upper)
             # The exponential of a difference inherits the rounding errors of its terms.
-            off = 4 * jnp.finfo(lower.dtype).eps * upper * (_size(x) + _size(y))
-            return _within(_outwards(lower, upper, off, ulps=8), 0.0, 1.0)
+            off = 4 * jnp.finfo(lower.dtype).eps * upper * (sizes(x) + sizes(y))
+            return _within(outwards(lower, upper, off, ulps=8), 0.0, 1.0)
     return None
 
 
@@ -599,10 +696,42 @@ def _softmax(total: Total) -> Interval | None:
     size = jnp.maximum(jnp.abs(lower), jnp.abs(upper)).max(-1, keepdims=True)
     # The exponential of a difference inherits the rounding errors of its terms.
     off = high * jnp.finfo(low.dtype).eps * (8 * size + lower.shape[-1] + 16)
-    value = _within(_outwards(low, high, off), 0.0, 1.0)
+    value = _within(outwards(low, high, off), 0.0, 1.0)
     return dataclasses.replace(
         value, lower=jnp.moveaxis(value.lower, -1, axis), upper=jnp.moveaxis(value.upper, -1, axis)
     )
+
+
+def without_shift(quotient: Interval) -> tuple[Interval, Interval]:
+    """Return the terms and the sum of a softmax `e_i / sum_j e_j` without a shift that depends on the box.
+
+    Programs subtract the maximum from all x_j before `e = exp(x)`. Any constant c gives the same softmax: the
+    middle of the maximum's interval takes its place. The inputs of other quotients are returned as they are.
+    """
+    terms, total = quotient.inputs
+    if total.sum_of is None or total.sum_of.terms is not terms or terms.made_by != "exp":
+        return terms, total
+    shifted = terms.inputs[0]
+    if shifted.made_by != "sub" or any(each.exact for each in shifted.inputs):
+        return terms, total
+    logits, shift = shifted.inputs
+    if not _is_uniform(shift, total.sum_of.axis, np.ndim(logits.lower)):
+        return terms, total
+    middle = shift.lower + (shift.upper - shift.lower) / 2
+    freed = _with_inputs(shifted, (logits, Interval(middle, middle)))
+    freed = _with_inputs(terms, (freed,))
+    return freed, _replaced(total, terms, freed)
+
+
+def _with_inputs(value: Interval, inputs: tuple[Interval, ...]) -> Interval:
+    return remade(dataclasses.replace(value, inputs=inputs))
+
+
+def _replaced(value: Interval, old: Interval, new: Interval) -> Interval:
+    """Return a sum of terms, perhaps moved since, as the sum of other terms."""
+    if value is old:
+        return new
+    return _with_inputs(value, (_replaced(value.inputs[0], old, new), *value.inputs[1:]))
 
 
 def _is_uniform(value: Interval, axis: int, ndim: int) -> bool:
@@ -627,7 +756,7 @@ def _moved(eqn: JaxprEqn, x: Interval, *indices: Interval) -> Interval:
     quotient = None
     if x.quotient is not None:
         total = _moved_total(eqn, x.quotient[1], np.shape(lower))
-        quotient = None if total is None else (_apply(eqn, [x.quotient[0], *indices])[0], total)
+        quotient = None if total is None else (_apply(eqn, [x.quotient[0], *indices], _Walk())[0], total)
     return Interval(
         lower,
         upper,
@@ -681,7 +810,7 @@ def _converted(eqn: JaxprEqn, x: Interval) -> Interval:
     )
     if exact or not jnp.issubdtype(dtype, jnp.floating):
         return Interval(value.lower, value.upper, nonnegative=x.nonnegative)
-    return _outwards(value.lower, value.upper)
+    return outwards(value.lower, value.upper)
 
 
 def _scatter_add(eqn: JaxprEqn, x: Interval, indices: Interval, updates: Interval) -> Interval:
@@ -689,8 +818,8 @@ def _scatter_add(eqn: JaxprEqn, x: Interval, indices: Interval, updates: Interva
     lower, upper = _both(eqn, x, indices, updates)
     if not _is_floating(lower):
         return Interval(lower, upper)
-    size = bind(eqn, [_size(x), indices.lower, _size(updates)])[0]
-    return _outwards(lower, upper, off=_sum_error(updates.lower.size + 1, size))
+    size = bind(eqn, [sizes(x), indices.lower, sizes(updates)])[0]
+    return outwards(lower, upper, off=_sum_error(updates.lower.size + 1, size))
 
 
 def _sum(eqn: JaxprEqn, x: Interval) -> Interval:
@@ -699,8 +828,8 @@ def _sum(eqn: JaxprEqn, x: Interval) -> Interval:
     if terms == 1:
         return _moved(eqn, x)
     lower, upper = _both(eqn, x)
-    off = _sum_error(terms, bind(eqn, [_size(x)])[0]) if _is_floating(lower) else None
-    value = _outwards(lower, upper, off)
+    off = _sum_error(terms, bind(eqn, [sizes(x)])[0]) if _is_floating(lower) else None
+    value = outwards(lower, upper, off)
     if x.nonnegative:
         value = _within(value, 0.0)
     return dataclasses.replace(value, sum_of=Total(x, axes[0], kept=False) if len(axes) == 1 else None)
@@ -710,8 +839,8 @@ def _cumulative_sum(eqn: JaxprEqn, x: Interval) -> Interval:
     lower, upper = _both(eqn, x)
     off = None
     if _is_floating(lower):
-        off = _sum_error(x.lower.shape[eqn.params["axis"]], bind(eqn, [_size(x)])[0])
-    return _outwards(lower, upper, off)
+        off = _sum_error(x.lower.shape[eqn.params["axis"]], bind(eqn, [sizes(x)])[0])
+    return outwards(lower, upper, off)
 
 
 def _sum_error(terms: int, size: Array) -> Array:
@@ -746,14 +875,14 @@ def _bilinear(terms: Callable[[JaxprEqn, Array, Array], int]) -> Callable[..., I
             return eqn.primitive.bind(a, b, **params)
 
         # Each bound below adds up to four products, of `terms` terms each.
-        off = _sum_error(4 * terms(eqn, x.lower, y.lower), times(_size(x), _size(y)))
+        off = _sum_error(4 * terms(eqn, x.lower, y.lower), times(sizes(x), sizes(y)))
         if x.exact or y.exact:
-            return _outwards(*_one_sided(times, x, y), off)
+            return outwards(*_one_sided(times, x, y), off)
         (xl_up, xl_down), (xu_up, xu_down) = _signs(x.lower), _signs(x.upper)
         (yl_up, yl_down), (yu_up, yu_down) = _signs(y.lower), _signs(y.upper)
         lower = times(xl_up, yl_up) + times(xu_up, yl_down) + times(xu_down, yu_down) + times(xl_down, yu_up)
         upper = times(xu_up, yu_up) + times(xl_up, yu_down) + times(xl_down, yl_down) + times(xu_down, yl_up)
-        return _outwards(lower, upper, off)
+        return outwards(lower, upper, off)
 
     return rule
 
@@ -785,6 +914,21 @@ def _check_exact(eqn: JaxprEqn, indices: Sequence[Interval]) -> None:
         raise ArgumentError(
             f"fun: the indices of its {eqn.primitive.name!r} depend on the box, which has no interval rule"
         )
+
+
+_BILINEAR = ("conv_general_dilated", "dot_general", "mul")
+_NONLINEAR = (
+    "abs", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "integer_pow", "le", "log", "log1p", "logaddexp",
+    "logistic", "lt", "max", "min", "ne", "reduce_max", "reduce_min", "rsqrt", "select_n", "sign", "sqrt",
+    "square", "tanh",
+)  # fmt: skip
+"""Primitives whose results are closer if the bounds of their inputs are, by more than what is linear."""
+
+
+def _is_nonlinear(name: str, inputs: Sequence[Interval]) -> bool:
+    if name == "div":
+        return not inputs[1].exact
+    return name in _NONLINEAR or (name in _BILINEAR and not any(value.exact for value in inputs))
 
 
 _monotone = _increasing(ulps=None)
@@ -843,7 +987,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "reduce_max": _monotone,
     "reduce_min": _monotone,
     "reduce_or": _monotone,
-    "reduce_precision": lambda eqn, x: _outwards(*_both(eqn, x)),
+    "reduce_precision": lambda eqn, x: outwards(*_both(eqn, x)),
     "reduce_sum": _sum,
     "reshape": _moved,
     "rev": _moved,
