@@ -61,6 +61,8 @@ PAGES = {
             "theory.generalization",
             "theory.bounds",
             "theory.intervals",
+            "theory.relaxation",
+            "theory.lipschitz",
         ),
     ),
     "metrics": ("Metrics", ("metrics",)),

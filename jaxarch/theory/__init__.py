@@ -1,5 +1,5 @@
-"""Theorems in use: mirror geometry, learning rates, and bounds on gradients, optimality and new errors."""
+"""Theorems in use: mirror geometry, rates, and bounds on gradients, outputs, slopes and new errors."""
 
-from jaxarch.theory import bounds, generalization, intervals, mirror, optimality
+from jaxarch.theory import bounds, generalization, intervals, lipschitz, mirror, optimality, relaxation
 
-__all__ = ["bounds", "generalization", "intervals", "mirror", "optimality"]
+__all__ = ["bounds", "generalization", "intervals", "lipschitz", "mirror", "optimality", "relaxation"]

@@ -1,0 +1,158 @@
+"""Lines below and above functions of one number, found by interval arithmetic on the function itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.theory.intervals import Interval, bounded
+
+_PIECES = 16
+"""Pieces between two kinks. Twice as many bring a line four times as close to the hull, for four times the
+work."""
+
+
+class Line(NamedTuple):
+    """A line `slope x + intercept` for each entry."""
+
+    slope: Array
+    intercept: Array
+
+
+class Lines(NamedTuple):
+    """Two lines that enclose a function over an interval.
+
+    Attributes:
+      below: a line below the function.
+      above: a line above it.
+      values: the bounds of its values.
+      jump: by how much it may jump at most; 0, up to rounding, if it is continuous.
+    """
+
+    below: Line
+    above: Line
+    values: Interval
+    jump: Array
+
+
+class _Points(NamedTuple):
+    """Points between which a function lies above the connecting lines, on every piece; or below them."""
+
+    x: Array
+    y: Array
+
+
+def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.0,)) -> Lines:
+    r"""Return lines below and above a function of one number that are closest in the middle of an interval.
+
+    The interval is cut into pieces. On a piece with the middle c and derivatives between p and q,
+
+        fun(x) >= fun(c) - q (c - x)  left of c,    fun(x) >= fun(c) + p (x - c)  right of c,
+
+    so fun lies above the line that connects these bounds at the piece's ends. If the function may jump in the
+    piece, or has no derivative, its least value there takes their place. All ends together are points whose
+    convex hull lies below the function. The line is the edge of this hull over the middle of the interval,
+    where it leaves the least area between itself and the function. The line above is found likewise.
+
+    Args:
+      fun: an elementwise function of arrays of this shape.
+      x: the interval.
+      kinks: where the function may have kinks; these then lie between pieces.
+
+    Returns:
+      The lines and bounds. Where the interval is not finite, or the function not defined, they are infinite.
+    """
+    is_bounded = jnp.isfinite(x.lower) & jnp.isfinite(x.upper)
+    low, high = (jnp.where(is_bounded, end, jnp.ones((), end.dtype)) for end in (x.lower, x.upper))
+    edges = _edges(low, high, [jnp.asarray(kink, low.dtype) for kink in kinks])
+    lower, upper, jump = _between(fun, edges)
+    middle = low + (high - low) / 2
+    below = _supporting(_Points(edges, lower), middle, is_bounded)
+    above = _supporting(_Points(edges, -upper), middle, is_bounded)
+    values = Interval(
+        jnp.where(is_bounded, lower.min(0), -jnp.inf), jnp.where(is_bounded, upper.max(0), jnp.inf)
+    )
+    jump = jnp.where(is_bounded, jump, jnp.inf)
+    return Lines(below, Line(-above.slope, -above.intercept), values, jump)
+
+
+def _edges(low: Array, high: Array, kinks: Sequence[Array]) -> Array:
+    """Return the ends of pieces in ascending order; a piece around a kink is as narrow as can be told."""
+    limits = jnp.finfo(low.dtype)
+    parts = [low]
+    for kink in jnp.sort(jnp.stack([jnp.broadcast_to(kink, low.shape) for kink in kinks]), 0):
+        next_to = jnp.maximum(4 * limits.eps * jnp.abs(kink), limits.tiny)
+        parts += [jnp.clip(kink - next_to, parts[-1], high), jnp.clip(kink + next_to, parts[-1], high)]
+    parts.append(high)
+    shares = jnp.linspace(0, 1, _PIECES + 1, dtype=low.dtype).reshape(-1, *[1] * low.ndim)
+    edges = [a[None] + shares * (b - a)[None] for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    # Rounding may have moved the last edge of a part beyond its end.
+    ends = zip(edges, parts[1::2], strict=True)
+    return jnp.concatenate([jnp.minimum(part, end[None]).at[-1].set(end) for part, end in ends])
+
+
+def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array, Array]:
+    """Return heights at the edges: the function lies between the lines that connect them. And its jumps."""
+    low, high = edges[:-1], edges[1:]
+    centre = jnp.clip(low + (high - low) / 2, low, high)
+
+    def on_a_piece(low: Array, high: Array) -> tuple[tuple[Array, Array], tuple[Array, Array], Array]:
+        jumps = []
+
+        def note(value: Interval) -> None:
+            # What chooses among values, and is not decided, may be a jump.
+            if value.lower.dtype == bool:
+                jumps.append(value.lower != value.upper)
+
+        def with_slope(x: Array) -> Any:
+            return jax.jvp(fun, (x,), (jnp.ones_like(x),))
+
+        least, largest = bounded(with_slope, note)(low, high)
+        may_jump = jnp.stack([jnp.zeros(low.shape, bool), *(jnp.broadcast_to(j, low.shape) for j in jumps)])
+        return (least[0], largest[0]), (least[1], largest[1]), may_jump.any(0)
+
+    heights, slopes, may_jump = jax.vmap(on_a_piece)(low, high)
+    (least, largest), (flattest, steepest) = heights, slopes
+    at_centre = jax.vmap(lambda c: bounded(fun)(c, c))(centre)
+    ends = []
+    for height, level, ends_of_slopes in (
+        (at_centre[0], least, (steepest, flattest)),
+        (-at_centre[1], -largest, (-flattest, -steepest)),
+    ):
+        left, right = (
+            height - ends_of_slopes[0] * (centre - low),
+            height + ends_of_slopes[1] * (high - centre),
+        )
+        rise = jnp.maximum(jnp.abs(flattest), jnp.abs(steepest)) * (high - low)
+        off = 8 * jnp.finfo(low.dtype).eps * (jnp.abs(height) + rise) + jnp.finfo(low.dtype).tiny
+        left, right = left - off, right - off
+        # Either both or none: between the better of both ends the function need not lie above the line.
+        is_closer = ~may_jump & (left / 2 + right / 2 >= level)
+        left, right = (jnp.where(is_closer, end, level) for end in (left, right))
+        nothing = jnp.full((1, *left.shape[1:]), jnp.inf, left.dtype)
+        ends.append(jnp.minimum(jnp.concatenate([left, nothing]), jnp.concatenate([nothing, right])))
+    return ends[0], -ends[1], jnp.where(may_jump, largest - least, 0).sum(0)
+
+
+def _supporting(points: _Points, middle: Array, is_bounded: Array) -> Line:
+    """Return the edge of the points' lower hull over the middle, moved below all points."""
+    x, y = points
+    (x_left, x_right), (y_left, y_right) = ((a[:, None], a[None]) for a in (x, y))
+    over = middle[None, None]
+    # A point over the middle itself would not tell between the edges on both of its sides.
+    beside = ((x[-1] - x[0]) / (16 * _PIECES))[None, None]
+    around = (x_left < over - beside) & (over + beside < x_right)
+    slopes = (y_right - y_left) / jnp.where(around, x_right - x_left, 1)
+    heights = jnp.where(around, y_left + slopes * (over - x_left), jnp.inf)
+    flat = [a.reshape(-1, *middle.shape) for a in (slopes, heights)]
+    slope = jnp.take_along_axis(flat[0], flat[1].argmin(0)[None], 0)[0]
+    is_line = is_bounded & jnp.isfinite(slope) & (middle > x[0]) & (middle < x[-1])
+    slope = jnp.where(is_line, slope, 0)
+    rises = slope[None] * x
+    off = 8 * jnp.finfo(x.dtype).eps * (jnp.abs(y) + jnp.abs(rises)).max(0) + 8 * jnp.finfo(x.dtype).tiny
+    intercept = (y - rises).min(0) - off
+    return Line(slope, jnp.where(is_bounded & ~jnp.isnan(intercept), intercept, -jnp.inf))

@@ -1,0 +1,544 @@
+r"""Linear bounds of JAX functions: outputs over a box lie between two functions that are linear in the input.
+
+`linear_bounds(fun)(lower, upper)` encloses `{fun(x) : lower <= x <= upper}`, as `interval_bounds` does, and
+is never looser. Intervals forget that values come from the same input; linear bounds remember it. Back from
+an entry y of a value to the input, a lower bound is kept in the form
+
+    y >= sum_v c_v . v + b,
+
+where v are values of the program. A value that is linear in its inputs is replaced by them: c becomes the
+transposed map of c. A nonlinear one is replaced by a line below it where c is positive, and by one above it
+where c is negative. At the input, each entry takes the end of the box that is worse. The same bound of -y
+bounds y from above. This is backward linear relaxation (CROWN: Zhang et al., *Efficient neural network
+robustness certification with general activation functions*, 2018, https://arxiv.org/abs/1811.00866), on
+general programs (Xu et al., *Automatic perturbation analysis for scalable certified robustness and beyond*,
+2020, https://arxiv.org/abs/2002.12920). Lines need bounds of their arguments, which are found first likewise.
+
+Departures. Programs are JAX's traced ones, not networks of known layers. Functions of one number get their
+lines from their own programs, by interval arithmetic, not from a table. A product of two values takes the
+plane through the middle of both. A softmax is freed of the maximum that programs subtract.
+
+Soundness in floating point. Any slope gives a valid line: its intercept is found from bounds of the function,
+moved outwards. Coefficients are taken as rounded, and what rounding may have changed is charged. A transposed
+map A' with n terms an entry changes the bound by at most `gamma_n |c| . (|A| |v|)`, with the largest sizes of
+values v. To evaluate the function itself may be off by as much, and is charged too. So bounds enclose the
+exact function and every order of evaluation, as intervals do, with their assumptions on elementary functions.
+Not charged: the underflow of a coefficient of a value without bounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jaxarch._internal.errors import ArgumentError, check_count
+from jaxarch._internal.trees import PyTree
+from jaxarch.structure._flow import bind
+from jaxarch.theory._lines import Line, Lines, lines
+from jaxarch.theory.intervals import Interval, Narrow, bounded, outwards, remade, sizes, without_shift
+
+__all__ = ["linear_bounds"]
+
+
+def linear_bounds(
+    fun: Callable[[PyTree], PyTree], *, rows_at_once: int | None = None
+) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
+    """Bound a function over a box by linear relaxation: return a function `(lower, upper) -> (lower, upper)`.
+
+        lower, upper = linear_bounds(lambda x: apply(params, x))(image - eps, image + eps)
+
+    Every elementwise function of one value has lines, however it is composed: ReLU, tanh, GELU, SiLU, ELU.
+    So have products and quotients of two values. Matrix products, convolutions, sums and moves of entries are
+    linear. Attention, norms and derivatives are made of these. All else that `interval_bounds` knows takes
+    part as an interval, such as maxima of several values, and numbers of less than 32 bits.
+
+    Costs: for each value of n entries that enters a nonlinear function, a pass back through all that comes
+    before it, for 2n rows. Compiling takes as many programs in a row: seconds for a few layers, a minute and
+    more for a transformer.
+
+    Args:
+      fun: a JAX function of one pytree of arrays. Values that it closes over are fixed.
+      rows_at_once: how many rows are in memory at once, at least 1. A row has as many numbers as the largest
+        value. By default all are.
+
+    Returns:
+      A pure function like that of `interval_bounds`, with bounds at least as close. It can be jitted and
+      mapped.
+
+    Raises:
+      ArgumentError: as `interval_bounds`; rows that are no count.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from jaxarch.theory.intervals import interval_bounds
+      >>> from jaxarch.theory.relaxation import linear_bounds
+      >>> def fun(x):  # |x - y| - x / 2 + 1 by two neurons
+      ...     return jax.nn.relu(x[0] - x[1]) + jax.nn.relu(x[1] - x[0]) - 0.5 * x[0] + 1
+      >>> box = jnp.array([1.0, -1.0]), jnp.array([2.0, 0.5])
+      >>> [round(float(end), 3) for end in interval_bounds(fun)(*box)]  # the range is [1, 3]
+      [0.5, 3.5]
+      >>> [round(float(end), 3) for end in linear_bounds(fun)(*box)]
+      [1.0, 3.0]
+    """
+    return bounded(fun, by_lines(rows_at_once))
+
+
+def by_lines(rows_at_once: int | None) -> Narrow:
+    """Return what narrows the bounds of a value by linear relaxation."""
+    if rows_at_once is not None:
+        check_count("rows_at_once", rows_at_once)
+    return functools.partial(_narrow, at_once=rows_at_once)
+
+
+def _narrow(value: Interval, at_once: int | None) -> None:
+    """Narrow the bounds of a value to those that linear relaxation proves."""
+    if value.exact or value.narrowed or not _floats(value):
+        return
+    value.narrowed = True
+    if (source := _source(value)) is not None:
+        # Given the bounds of its one argument, the interval of such a value is as close as can be.
+        _narrow(source, at_once)
+        value.meet(remade(value))
+    elif (argument := _argument(value)) is not None:
+        _narrow(argument, at_once)
+        value.meet(_lines(value, argument).values)
+    elif value.lower.size and _is_relaxed(value):
+        value.meet(_backwards(value, at_once))
+
+
+def _source(value: Interval) -> Interval | None:
+    """Return the one input that varies, if each entry is a function of one of its entries, and uses all."""
+    varying = _varying(value)
+    if len(varying) != 1 or varying[0].lower.size > value.lower.size:
+        return None
+    entrywise = value.made_by in _ENTRYWISE or (value.made_by == "select_n" and value.inputs[0].exact)
+    return varying[0] if entrywise and _floats(varying[0]) else None
+
+
+def _varying(value: Interval) -> list[Interval]:
+    return [each for each in value.inputs if not each.exact]
+
+
+def _floats(value: Interval) -> bool:
+    """Return whether a value has numbers of 32 bits or more; coefficients of fewer would be too coarse."""
+    dtype = jnp.result_type(value.lower)
+    return bool(jnp.issubdtype(dtype, jnp.floating)) and jnp.finfo(dtype).bits >= 32
+
+
+# Back from an entry of a value to the input --------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Bound:
+    """A lower bound `sum_v coefficients[v] . v + offset - error` of one number.
+
+    Attributes:
+      coefficients: by `id` of a value, c of its shape.
+      offset: a number.
+      error: what rounding may have added, at least 0.
+      mass: the sizes of all that was added to the offset, and `parts` their number.
+    """
+
+    coefficients: dict[int, Array]
+    offset: Array
+    error: Array
+    mass: Array
+    parts: int = 0
+
+    def add(self, value: Interval, row: Array) -> None:
+        """Add coefficients of a value; constants go to the offset."""
+        if value.exact:
+            self.shift(row, value.lower)
+        elif id(value) in self.coefficients:
+            row = self.coefficients[id(value)] = self.coefficients[id(value)] + row
+            self.charge(row, sizes(value), 1)
+        else:
+            self.coefficients[id(value)] = row
+
+    def shift(self, row: Array, by: Any) -> None:
+        """Add `row . by` to the offset."""
+        mass = _dot(jnp.abs(row), jnp.abs(by))
+        self.charge(row, jnp.abs(by), row.size)
+        self.offset, self.mass = self.offset + _dot(row, by), self.mass + mass
+        self.parts += 1
+
+    def charge(self, row: Array, largest: Any, terms: int) -> None:
+        """Charge the rounding of sums of some terms, `gamma_n |row| . largest`, twice."""
+        limits = jnp.finfo(row.dtype)
+        largest = jnp.broadcast_to(largest, row.shape)
+        flushed = terms * limits.tiny * (1 + jnp.where(jnp.isfinite(largest), largest, 0).sum())
+        self.error = self.error + ((terms + 4) * limits.eps * _dot(jnp.abs(row), largest) + flushed)
+
+    def close(self, value: Interval, row: Array) -> None:
+        """Replace a value by its bounds."""
+        self.lie(row, value.lower, value.upper)
+
+    def lie(self, row: Array, lower: Any, upper: Any) -> None:
+        """Add the least of `row . v` for v between two arrays."""
+        self.shift(jnp.maximum(row, 0), lower)
+        self.shift(jnp.minimum(row, 0), upper)
+
+    @property
+    def proven(self) -> Array:
+        """The bound, once no coefficients are left."""
+        error = self.error + (self.parts + 4) * jnp.finfo(self.offset.dtype).eps * self.mass
+        return self.offset - 1.01 * error  # Charges are rounded themselves.
+
+
+def _dot(row: Array, value: Any) -> Array:
+    """Return the inner product with a value; 0 times an infinite bound is 0."""
+    return jnp.where(row == 0, 0, row * value).sum()
+
+
+def _backwards(target: Interval, at_once: int | None) -> Interval:
+    """Return the bounds of a value by passes back from each entry, and from its negative."""
+    shape, dtype = target.lower.shape, target.lower.dtype
+    size = target.lower.size
+    ordered = _ordered(target)
+
+    def proven(place: Array) -> Array:
+        entries = jnp.arange(size, dtype=place.dtype)
+        unit = jnp.where(entries == place % size, jnp.where(place < size, 1, -1), 0).astype(dtype)
+        bound = _Bound({id(target): unit.reshape(shape)}, *jnp.zeros((3,), dtype))
+        for value in ordered:
+            if id(value) in bound.coefficients:
+                _step(bound, value, bound.coefficients.pop(id(value)))
+        return bound.proven
+
+    places = jnp.arange(2 * size)
+    found = jax.vmap(proven)(places) if at_once is None else lax.map(proven, places, batch_size=at_once)
+    lower, upper = jnp.split(found, 2)
+    return outwards(lower.reshape(shape), -upper.reshape(shape))
+
+
+def _ordered(target: Interval) -> list[Interval]:
+    """Return the values that a value is made of, itself first, each before its inputs."""
+    ordered: list[Interval] = []
+    seen: set[int] = set()
+    stack = [(target, False)]
+    while stack:
+        value, is_done = stack.pop()
+        if is_done:
+            ordered.append(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            if value.made_by == "div":
+                value.inputs = without_shift(value)
+            if (argument := _argument(value)) is not None:
+                _lines(value, argument)
+            stack.append((value, True))
+            stack += [(each, False) for each in _varying(value)]
+    return ordered[::-1]
+
+
+def _is_relaxed(value: Interval) -> bool:
+    """Return whether a pass back from a value goes further than the value itself."""
+    if not value.inputs or not all(map(_floats, _varying(value))):
+        return value.made_by == "select_n" and _chooses_numbers(value)
+    return _is_linear(value) or value.made_by in (_BILINEAR | {"div", "select_n"}) or value.lines is not None
+
+
+def _step(bound: _Bound, value: Interval, row: Array) -> None:
+    """Replace a value by its inputs, or by its bounds if there is no rule."""
+    if not _is_relaxed(value):
+        bound.close(value, row)
+    elif value.lines is not None:
+        argument, found = value.lines
+        _bent(bound, row, argument, found.below, found.above)
+    elif _is_linear(value):
+        _linear(bound, value, row, value.inputs)
+    elif value.made_by == "select_n":
+        _selected(bound, value, row)
+    elif value.made_by == "div":
+        _quotient(bound, value, row)
+    else:
+        _product(bound, value, row)
+
+
+# Linear values -------------------------------------------------------------------------------------------
+
+_COPIES = {
+    "broadcast_in_dim", "concatenate", "expand_dims", "neg", "pad", "reshape", "rev", "slice", "split",
+    "squeeze", "stack", "transpose", "unstack",
+}  # fmt: skip
+"""Primitives that copy entries, with a sign at most. Backwards, entries that were copied add up."""
+_SUMS = {"add", "add_any", "cumsum", "reduce_sum", "sub"}
+"""Primitives that are linear in all of their inputs together."""
+_INDEXED = {"dynamic_slice", "dynamic_update_slice", "gather", "scatter-add"}
+"""Primitives that are linear in their arrays; intervals refuse indices that depend on the box."""
+_BILINEAR = {"conv_general_dilated", "dot_general", "mul"}
+_WITH_CONSTANTS = _SUMS | {"concatenate", "dynamic_update_slice", "pad", "scatter-add", "select_n", "stack"}
+"""Primitives whose inputs that are constants add to the result."""
+_ENTRYWISE = {
+    "add", "add_any", "broadcast_in_dim", "div", "expand_dims", "mul", "neg", "reshape", "rev", "squeeze",
+    "sub", "transpose",
+}  # fmt: skip
+"""Primitives of which each entry is a function of one entry of their one input that varies."""
+
+
+def _is_linear(value: Interval) -> bool:
+    """Return whether a value is an affine function of those of its inputs that depend on the box."""
+    name = value.made_by
+    if name in _COPIES or name in _SUMS or name in _INDEXED:
+        return True
+    if name == "convert_element_type":
+        return jnp.result_type(value.inputs[0].lower) == jnp.result_type(value.lower)
+    if name == "select_n":
+        return value.inputs[0].exact
+    if name == "div":
+        return value.inputs[1].exact
+    return name in _BILINEAR and len(_varying(value)) == 1
+
+
+def _linear(bound: _Bound, value: Interval, row: Array, inputs: Sequence[Interval]) -> None:
+    """Pass coefficients through the transposed map, and its constant part to the offset."""
+    places = [place for place, each in enumerate(inputs) if not each.exact]
+
+    def run(*varying: Array) -> Array:
+        arrays = [each.lower for each in inputs]
+        for place, array in zip(places, varying, strict=True):
+            arrays[place] = array
+        return _evaluated(value, arrays)
+
+    constant, pull = jax.vjp(run, *(jnp.zeros_like(inputs[place].lower) for place in places))
+    if len(places) < len(inputs) and value.made_by in _WITH_CONSTANTS:
+        bound.shift(row, constant)
+    if terms := _terms(value, inputs):
+        bound.charge(row, _magnitude(value, inputs), terms)
+    for place, pulled in zip(places, pull(row), strict=True):
+        bound.add(inputs[place], pulled)
+
+
+def _evaluated(value: Interval, arrays: Sequence[Any]) -> Array:
+    """Evaluate a value's primitive, products in the highest precision."""
+    if value.made_by == "mul":
+        return jnp.multiply(*arrays)
+    assert value.eqn is not None
+    precise = {}
+    if value.made_by in _BILINEAR:
+        precise["precision"] = (lax.Precision.HIGHEST, lax.Precision.HIGHEST)
+    return bind(value.eqn, arrays, **precise)[value.part]
+
+
+def _magnitude(value: Interval, inputs: Sequence[Interval]) -> Array:
+    """Return `|A| |v|`: the value with all coefficients and inputs replaced by their sizes."""
+    given = [sizes(each) if _floats(each) else each.lower for each in inputs]
+    if value.made_by == "sub":
+        return given[0] + given[1]
+    return given[0] if value.made_by == "neg" else _evaluated(value, given)
+
+
+def _terms(value: Interval, inputs: Sequence[Interval]) -> int:
+    """Return the number of terms that the map, or its transpose, adds up at most; 0 if it moves numbers."""
+    name = value.made_by
+    shapes = [np.shape(each.lower) for each in inputs]
+    given = max(map(math.prod, shapes))
+    made = value.lower.size
+    if name == "dot_general":
+        (contracted, _), (batched, _) = value.params["dimension_numbers"]
+        summed, shared = (math.prod(shapes[0][axis] for axis in axes) for axes in (contracted, batched))
+        return max(summed, *(math.prod(shape) // max(summed * shared, 1) for shape in shapes))
+    if name == "conv_general_dilated":
+        spec = value.params["dimension_numbers"].rhs_spec
+        return max(math.prod(shapes[1]) // max(shapes[1][axis], 1) for axis in spec[:2])
+    if name in ("broadcast_in_dim", "reduce_sum"):
+        return max(made // max(given, 1), given // max(made, 1))
+    if name in (_INDEXED | {"cumsum"}):
+        return max(made, given)
+    if name in ("add", "add_any", "sub", "mul", "div"):
+        # An input of size 1 along an axis is repeated.
+        return max(made // max(math.prod(shape), 1) for shape in shapes)
+    return 0
+
+
+# Products and quotients of two values, and choices -------------------------------------------------------
+
+
+def _product(bound: _Bound, value: Interval, row: Array) -> None:
+    """Replace x y by `m_x y + m_y x - m_x m_y`, with middles m and radii r, off by at most `r_x r_y`.
+
+    Both planes of McCormick below a product, in equal parts, and both above it: they have these slopes too.
+    """
+    x, y = value.inputs
+    (middle_x, radius_x), (middle_y, radius_y) = map(_ball, (x, y))
+    _linear(bound, value, row, (x, middle_y))
+    _linear(bound, value, row, (middle_x, y))
+    bound.shift(row, -_evaluated(value, [middle_x.lower, middle_y.lower]))
+    terms = 4 * _terms(value, (x, y))
+    bound.charge(row, _magnitude(value, (x, y)), terms)
+    bound.shift(-jnp.abs(row), _evaluated(value, [radius_x, radius_y]))
+
+
+def _ball(value: Interval) -> tuple[Interval, Array]:
+    """Return the middle of an interval, as a constant, and a radius that reaches both ends."""
+    middle = value.lower + (value.upper - value.lower) / 2
+    radius = jnp.maximum(value.upper - middle, middle - value.lower)
+    return _fixed(middle), radius * (1 + 4 * jnp.finfo(middle.dtype).eps)
+
+
+def _fixed(end: Array) -> Interval:
+    """Return an end of an interval as a constant."""
+    return Interval(end, end)
+
+
+def _quotient(bound: _Bound, value: Interval, row: Array) -> None:
+    """Replace x / y by the product of x and 1 / y, and 1 / y by lines where y has no sign change."""
+    x, y = value.inputs
+    is_defined = (y.lower > 0) | (y.upper < 0)
+    inverse = outwards(
+        jnp.where(is_defined, 1 / y.upper, jnp.nan), jnp.where(is_defined, 1 / y.lower, jnp.nan)
+    )
+    inverse.made_by, inverse.inputs = "reciprocal", (y,)
+    product = dataclasses.replace(value, made_by="mul", inputs=(x, inverse))
+    if x.exact:
+        _linear(bound, product, row, product.inputs)
+    else:
+        _product(bound, product, row)
+    _bent(bound, bound.coefficients.pop(id(inverse)), y, *lines(lambda y: 1 / y, y)[:2])
+
+
+def _chooses_numbers(value: Interval) -> bool:
+    """Return whether a choice is between two values of which one or both vary."""
+    return all(_floats(each) or each.exact for each in value.inputs[1:])
+
+
+def _selected(bound: _Bound, value: Interval, row: Array) -> None:
+    """Replace a choice by what is chosen, where that is decided; elsewhere it lies between both cases.
+
+    Where one of the cases is a constant, these are lines, as for `relu'(x) g`, which lies between 0 and g
+    (Shi et al., *Efficiently computing local Lipschitz constants of neural networks via bound propagation*,
+    2022, https://arxiv.org/abs/2210.07394).
+    """
+    which, no, yes = value.inputs
+    is_yes, is_no = which.lower, ~which.upper
+    bound.add(no, jnp.where(is_no, row, 0))
+    bound.add(yes, jnp.where(is_yes, row, 0))
+    left = jnp.where(is_yes | is_no, 0, row)
+    if no.exact == yes.exact:
+        bound.close(value, left)
+        return
+    constant, x = (no.lower, yes) if no.exact else (yes.lower, no)
+    below = lines(lambda x: jnp.where(x < constant, x, constant), x, [constant]).below
+    above = lines(lambda x: jnp.where(x > constant, x, constant), x, [constant]).above
+    _bent(bound, left, x, below, above)
+
+
+# Functions of one number ---------------------------------------------------------------------------------
+
+_POINTWISE = {
+    "abs", "add", "add_any", "and", "atan", "cbrt", "div", "eq", "erf", "erfc", "exp", "exp2", "expm1", "ge",
+    "gt", "integer_pow", "le", "log", "log1p", "log2", "logaddexp", "logistic", "lt", "max", "min", "mul",
+    "ne", "neg", "not", "or", "rsqrt", "select_n", "sinh", "sqrt", "square", "sub", "tanh",
+}  # fmt: skip
+"""Elementwise primitives, continuous but for what they choose; others, such as `sign`, jump untold."""
+
+
+def _argument(value: Interval) -> Interval | None:
+    """Return the latest earlier value of which each entry is a function, entry by entry; `None` without one.
+
+    Values are looked through from the latest to the earliest: the one that is left alone is on all ways. What
+    is linear in one input has no need of lines.
+    """
+    if (_is_linear(value) and len(_varying(value)) < 2) or not _floats(value):
+        return None
+    frontier = {id(value): value}
+    while True:
+        latest = max(frontier.values(), key=lambda each: each.number)
+        del frontier[id(latest)]
+        if latest.made_by not in _POINTWISE or latest.lower.shape != value.lower.shape:
+            return None
+        frontier |= {id(each): each for each in _varying(latest)}
+        if len(frontier) == 1:
+            (argument,) = frontier.values()
+            return argument if _floats(argument) and argument.lower.shape == value.lower.shape else None
+
+
+def jumps(value: Interval) -> Array:
+    """Return whether a value may jump somewhere in the box, by more than a thousand roundings.
+
+    Raises:
+      ArgumentError: it is made of something that jumps by its nature.
+    """
+    found = [jnp.zeros((), bool)]
+    for each in _ordered(value):
+        if each.made_by in _JUMPING or (each.made_by == "convert_element_type" and not _keeps_floats(each)):
+            raise ArgumentError(f"fun: it uses the primitive {each.made_by!r}, which jumps between values")
+        if each.made_by != "select_n" or each.inputs[0].exact:
+            continue
+        argument = _argument(each)
+        if argument is None:
+            found.append(jnp.any(each.inputs[0].lower != each.inputs[0].upper))
+            continue
+        limits = jnp.finfo(each.lower.dtype)
+        rounding = 1000 * (limits.eps * sizes(each) + limits.tiny)
+        found.append(jnp.any(_lines(each, argument).jump > rounding))
+    return jnp.stack(found).any()
+
+
+_JUMPING = ("argmax", "argmin", "ceil", "floor", "round", "sign")
+
+
+def _keeps_floats(value: Interval) -> bool:
+    return all(jnp.issubdtype(jnp.result_type(each.lower), jnp.floating) for each in (value, *value.inputs))
+
+
+def _lines(value: Interval, argument: Interval) -> Lines:
+    """Return the lines of a value as a function of its argument, and keep them with the value."""
+    if value.lines is None:
+        fun = functools.partial(_recomputed, value, argument)
+        value.lines = (argument, lines(fun, argument, _kinks(value, argument)))
+    return value.lines[1]
+
+
+def _kinks(value: Interval, argument: Interval) -> list[Any]:
+    """Return 0, and the constants with which an argument is compared on the way to a value."""
+    kinks: list[Any] = [0.0]
+    stack, seen = [value], {id(argument)}
+    while stack:
+        latest = stack.pop()
+        seen.add(id(latest))
+        others = [each for each in latest.inputs if each is not argument]
+        is_compared = latest.made_by in ("max", "min", "lt", "le", "gt", "ge") and len(others) == 1
+        if is_compared and others[0].exact and others[0].constant != 0:
+            kinks.append(others[0].lower)
+        stack += [each for each in _varying(latest) if id(each) not in seen]
+    return kinks
+
+
+_AS_CHOICES: dict[str, Callable[[Sequence[Any]], Array]] = {
+    "max": lambda pair: jnp.where(pair[0] > pair[1], pair[0], pair[1]),
+    "min": lambda pair: jnp.where(pair[0] < pair[1], pair[0], pair[1]),
+}
+"""Maxima and minima as choices: JAX's derivatives of them compare each input with the result."""
+
+
+def _recomputed(value: Interval, argument: Interval, x: Array) -> Array:
+    """Compute a value from its argument."""
+    known = {id(argument): x}
+
+    def compute(value: Interval) -> Any:
+        if value.exact:
+            return value.lower
+        if id(value) not in known:
+            inputs = [compute(each) for each in value.inputs]
+            evaluated = _AS_CHOICES.get(value.made_by, functools.partial(_evaluated, value))
+            known[id(value)] = evaluated(inputs)
+        return known[id(value)]
+
+    return compute(value)
+
+
+def _bent(bound: _Bound, row: Array, x: Interval, below: Line, above: Line) -> None:
+    """Replace a value by the line below it where coefficients are positive, and above it elsewhere."""
+    steepest = jnp.maximum(jnp.abs(below.slope), jnp.abs(above.slope))
+    bound.charge(row, steepest * sizes(x), 1)
+    bound.lie(row, below.intercept, above.intercept)
+    bound.add(x, jnp.maximum(row, 0) * below.slope + jnp.minimum(row, 0) * above.slope)

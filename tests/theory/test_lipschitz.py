@@ -1,0 +1,80 @@
+"""Local Lipschitz constants: true for every pair of points, and what has none is infinite or refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxarch.theory.lipschitz import lipschitz_bound
+
+generator = np.random.default_rng(0)
+FIRST, LAST = (generator.normal(size=shape).astype(np.float32) for shape in ((4, 8), (8, 3)))
+ORDERS = [1, 2, np.inf]
+
+
+def network(x):
+    return jax.nn.relu(x["a"] @ FIRST) @ LAST + jnp.tanh(x["b"])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_two_points_of_the_box_are_further_apart_in_the_outputs(order):
+    generator = np.random.default_rng(1)
+    centre, width = generator.normal(size=7), 0.3
+    slope = lipschitz_bound(network, order)(split(centre - width), split(centre + width))
+    x, y = np.float32(centre + width * generator.uniform(-1, 1, (2, 5000, 7)))
+    y[:2500] = x[:2500] + 1e-2 * np.sign(y[:2500] - x[:2500])
+    inputs = np.linalg.norm(x - y, order, axis=1)
+    outputs = np.linalg.norm(jax.vmap(network)(split(x)) - jax.vmap(network)(split(y)), order, axis=1)
+    assert (outputs <= slope * inputs * (1 + 1e-4)).all()
+    assert slope < 3 * (outputs / inputs).max()
+
+
+def split(x):
+    return {"a": jnp.asarray(x[..., :4], jnp.float32), "b": jnp.asarray(x[..., 4:], jnp.float32)}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_linear_map_has_its_operator_norm(order):
+    slope = lipschitz_bound(lambda x: x @ FIRST, order)(-jnp.ones(4), jnp.ones(4))
+    np.testing.assert_allclose(slope, np.linalg.norm(FIRST.T, order), rtol=2e-4)
+
+
+def test_where_all_neurons_are_decided_a_network_is_linear():
+    centre = jnp.asarray([1.0, -0.5, 0.3, 2.0])
+    slope = lipschitz_bound(lambda x: jax.nn.relu(x @ FIRST) @ LAST)(centre - 1e-3, centre + 1e-3)
+    jacobian = (FIRST * np.asarray(centre @ FIRST > 0)) @ LAST
+    np.testing.assert_allclose(slope, np.abs(jacobian).sum(0).max(), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x: jnp.where(x > 0, 1.0, 0.0),
+        lambda x: jnp.where(x.sum() > 0, x, 2 * x),
+        lambda x: 1 / x,
+        jnp.sqrt,
+    ],
+    ids=["step", "choice by a sum", "pole", "root"],
+)
+def test_a_function_without_a_bounded_slope_has_an_infinite_one(fun):
+    assert jax.jit(lipschitz_bound(fun))(jnp.float32([-1, 0]), jnp.float32([1, 1])) == np.inf
+
+
+@pytest.mark.parametrize("fun", [jnp.sign, jnp.round, lambda x: (x > 0).astype(jnp.float32)])
+def test_a_function_that_jumps_by_its_nature_is_refused(fun):
+    with pytest.raises(ValueError, match=r"fun: it uses the primitive .*, which jumps"):
+        lipschitz_bound(fun)(-jnp.ones(2), jnp.ones(2))
+
+
+@pytest.mark.parametrize("order", [0, 3, True, "2"])
+def test_other_norms_are_refused(order):
+    with pytest.raises(ValueError, match="order: expected 1, 2 or infinity"):
+        lipschitz_bound(jnp.tanh, order)
+
+
+@pytest.mark.parametrize(
+    "box", [{"a": jnp.arange(3)}, jnp.zeros(2, jnp.float16)], ids=["integers", "16 bits"]
+)
+def test_inputs_that_are_no_floats_of_32_bits_are_refused(box):
+    with pytest.raises(ValueError, match="lower: expected float32 or float64 everywhere"):
+        lipschitz_bound(lambda x: x)(box, box)

@@ -1,0 +1,252 @@
+"""Linear bounds of programs: sound, never looser than intervals, and as close as CROWN."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import in_float64
+
+from jaxarch.theory._lines import lines
+from jaxarch.theory.intervals import Interval, interval_bounds
+from jaxarch.theory.relaxation import linear_bounds
+
+generator = np.random.default_rng(0)
+FIRST, SECOND, LAST = (
+    (generator.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
+    for shape in ((4, 6), (6, 6), (6, 3))
+)
+
+
+def layers(activation):
+    """Return a network of two hidden layers; each half of its inputs passes by the first."""
+
+    def network(x):
+        hidden = activation(x @ FIRST + 0.1)
+        return activation(hidden @ SECOND) @ LAST
+
+    return network
+
+
+def attention(x):
+    rows = x.reshape(2, 2)
+    weights = jax.nn.softmax(rows @ FIRST[:2, :3] @ (rows @ FIRST[2:, :3]).T)
+    return weights @ rows @ SECOND[:2, :3]
+
+
+def norm(x):
+    hidden = x @ FIRST
+    centred = hidden - hidden.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt(hidden.var(-1, keepdims=True) + 0.1) @ LAST
+
+
+NETWORKS = {
+    "ReLU": layers(jax.nn.relu),
+    "GELU": layers(jax.nn.gelu),
+    "ELU": layers(jax.nn.elu),
+    "hard tanh": layers(jax.nn.hard_tanh),
+    "attention": attention,
+    "norm": norm,
+    "quotient": lambda x: jnp.sin(FIRST[0, 0]) * x[:2] / (2 + jnp.exp(x[2:])),
+    "derivative of ReLU": jax.grad(lambda x: (layers(jax.nn.relu)(x) ** 2).sum()),
+    "choice": lambda x: jnp.where(x[:2] > 0.2, x[2:], 1.0) + x[1:3],
+}
+
+
+def boxes():
+    """Return boxes of many widths, 0 among them, and points in them."""
+    generator = np.random.default_rng(1)
+    centre = generator.normal(size=(12, 4))
+    radius = np.repeat([0, 1e-3, 0.05, 0.5], 3)[:, None] * generator.random((12, 4))
+    lower, upper = (centre - radius).astype(np.float32), (centre + radius).astype(np.float32)
+    share = generator.random((12, 400, 4))
+    share[:, :200] = share[:, :200].round()
+    points = (lower[:, None] * (1 - share) + upper[:, None] * share).astype(np.float32)
+    return lower, upper, np.clip(points, lower[:, None], upper[:, None])
+
+
+@functools.cache
+def bounds_of(name):
+    lower, upper, points = boxes()
+    linear = jax.jit(jax.vmap(linear_bounds(NETWORKS[name])))(lower, upper)
+    intervals = jax.jit(jax.vmap(interval_bounds(NETWORKS[name])))(lower, upper)
+    values = jax.jit(jax.vmap(jax.vmap(NETWORKS[name])))(points)
+    return linear, intervals, np.asarray(values)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_linear_bounds_enclose_what_is_computed_at_every_point(name):
+    (low, high), _, values = bounds_of(name)
+    assert (np.asarray(low)[:, None] <= values).all()
+    assert (values <= np.asarray(high)[:, None]).all()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_linear_bounds_are_never_looser_than_intervals(name):
+    (low, high), (least, largest), _ = bounds_of(name)
+    assert (low >= least).all()
+    assert (high <= largest).all()
+
+
+@pytest.mark.parametrize(("name", "share"), [("ReLU", 0.6), ("GELU", 0.5), ("attention", 0.8), ("norm", 0.3)])
+def test_linear_bounds_of_deep_programs_are_closer_than_intervals(name, share):
+    (low, high), (least, largest), _ = bounds_of(name)
+    assert np.median(np.asarray(high - low)[6:] / np.asarray(largest - least)[6:]) < share
+
+
+def crown(weights, biases, centre, radius):
+    """Return bounds by CROWN in float64, each layer's bounds by a pass of its own, met with intervals."""
+    found = []
+    for last in range(len(weights)):
+        ends = []
+        for sign in (1, -1):
+            rows, offset = sign * np.eye(weights[last].shape[1]), np.zeros(weights[last].shape[1])
+            for place in reversed(range(last + 1)):
+                offset, rows = offset + rows @ biases[place], rows @ weights[place].T
+                if place:
+                    low, high = found[place - 1]
+                    is_open = (low < 0) & (high > 0)
+                    above = np.where(is_open, high / np.where(is_open, high - low, 1), low >= 0)
+                    below = np.where(is_open, high > -low, low >= 0)
+                    offset = offset + np.minimum(rows, 0) @ np.where(is_open, -low * above, 0)
+                    rows = np.maximum(rows, 0) * below + np.minimum(rows, 0) * above
+            ends.append(sign * (offset + rows @ centre - np.abs(rows) @ radius))
+        box = np.maximum(found[-1], 0) if found else [centre - radius, centre + radius]
+        up, down = np.maximum(weights[last], 0), np.minimum(weights[last], 0)
+        ends[0] = np.maximum(ends[0], box[0] @ up + box[1] @ down + biases[last])
+        ends[1] = np.minimum(ends[1], box[1] @ up + box[0] @ down + biases[last])
+        found.append(ends)
+    return found[-1]
+
+
+def test_bounds_of_a_network_of_relu_are_those_of_crown():
+    lower, upper, _ = boxes()
+    low, high = bounds_of("ReLU")[0]
+    weights, biases = (
+        [np.float64(w) for w in (FIRST, SECOND, LAST)],
+        [0.1 * np.ones(6), np.zeros(6), np.zeros(3)],
+    )
+    for place in range(6, 12):
+        centre, radius = (
+            (np.float64(upper[place]) + lower[place]) / 2,
+            (np.float64(upper[place]) - lower[place]) / 2,
+        )
+        least, largest = crown(weights, biases, centre, radius)
+        np.testing.assert_allclose(high[place] - low[place], largest - least, rtol=2e-3, atol=1e-5)
+
+
+def test_two_neurons_that_make_a_distance_have_its_range():
+    def distance(x):
+        return jax.nn.relu(x[0] - x[1]) + jax.nn.relu(x[1] - x[0]) - 0.5 * x[0]
+
+    low, high = linear_bounds(distance)(jnp.asarray([1.0, -1.0]), jnp.asarray([2.0, 0.5]))
+    np.testing.assert_allclose([low, high], [0, 2], atol=1e-4)  # |x - y| - x / 2
+
+
+def test_rows_one_after_the_other_have_the_bounds_of_all_at_once():
+    lower, upper, _ = boxes()
+    one = linear_bounds(NETWORKS["ReLU"], rows_at_once=5)(lower[8], upper[8])
+    np.testing.assert_allclose(one, [end[8] for end in bounds_of("ReLU")[0]], rtol=1e-5)
+
+
+def test_bounds_of_float64_are_closer_to_the_values_than_float32_can_tell():
+    with in_float64(True):
+        x = jnp.asarray([0.1, -0.2, 0.3, 0.4])
+        low, high = linear_bounds(NETWORKS["ReLU"])(x, jnp.array(x))
+        assert (high > low).all()
+        assert (high - low < 1e-12).all()
+
+
+def test_numbers_of_16_bits_have_the_bounds_of_intervals():
+    def fun(x):
+        return jax.nn.relu(x @ FIRST.astype(jnp.bfloat16))
+
+    box = jnp.zeros(4, jnp.bfloat16), jnp.ones(4, jnp.bfloat16)
+    for mine, theirs in zip(linear_bounds(fun)(*box), interval_bounds(fun)(*box), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("rows", [0, 1.5, True])
+def test_rows_that_are_no_count_are_refused(rows):
+    with pytest.raises(ValueError, match="rows_at_once: expected an integer of at least 1"):
+        linear_bounds(jnp.tanh, rows_at_once=rows)
+
+
+# Lines around functions of one number
+
+CURVES = {
+    "relu": (jax.nn.relu, [0.0]),
+    "tanh": (jnp.tanh, [0.0]),
+    "gelu": (jax.nn.gelu, [0.0]),
+    "leaky relu": (jax.nn.leaky_relu, [0.0]),
+    "hard tanh": (jax.nn.hard_tanh, [-1.0, 1.0]),
+    "step": (lambda x: jnp.where(x > 0, 1.0, 0.0), [0.0]),
+    "square": (jnp.square, [0.0]),
+    "exp": (jnp.exp, [0.0]),
+}
+LOW = np.float32([-1, -2, 0.5, -3, 0, 0.3, -4])
+HIGH = np.float32([2, 1, 1, -1, 1, 0.3, 5])
+
+
+@functools.cache
+def lines_of(name):
+    fun, kinks = CURVES[name]
+
+    @jax.jit
+    def arrays(low, high):
+        found = lines(fun, Interval(low, high), kinks)
+        return found._replace(values=(found.values.lower, found.values.upper))
+
+    found = jax.tree.map(np.float64, arrays(LOW, HIGH))
+    x = np.float64(LOW) + np.linspace(0, 1, 4001)[:, None] * (np.float64(HIGH) - LOW)
+    with in_float64(True):
+        values = np.asarray(fun(jnp.asarray(x)))
+    return found, x, values
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_lines_enclose_a_function_in_its_interval(name):
+    found, x, values = lines_of(name)
+    assert (found.below.slope * x + found.below.intercept <= values).all()
+    assert (found.above.slope * x + found.above.intercept >= values).all()
+    assert (found.values[0] <= values).all()
+    assert (found.values[1] >= values).all()
+
+
+def envelope_in_the_middle(x, values):
+    """Return the height of the lower convex hull of points over the middle of their interval."""
+    middle, heights = (x[0] + x[-1]) / 2, np.inf
+    left, right = x <= middle, x >= middle
+    for place in np.flatnonzero(left)[::20]:
+        to_right = np.maximum(x[right] - x[place], 1e-9)
+        heights = min(
+            heights, (values[place] + (values[right] - values[place]) * (middle - x[place]) / to_right).min()
+        )
+    return heights
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_lines_are_near_the_convex_hull_in_the_middle_of_the_interval(name):
+    found, x, values = lines_of(name)
+    for place in (0, 1, 6):
+        middle = (np.float64(LOW[place]) + HIGH[place]) / 2
+        below = found.below.slope[place] * middle + found.below.intercept[place]
+        above = found.above.slope[place] * middle + found.above.intercept[place]
+        least = envelope_in_the_middle(x[:, place], values[:, place])
+        largest = -envelope_in_the_middle(x[:, place], -values[:, place])
+        slack = 0.015 * np.ptp(values[:, place])
+        assert least - slack <= below
+        assert above <= largest + slack
+
+
+def test_only_a_function_that_jumps_is_said_to_jump():
+    jumps = {name: bool((lines_of(name)[0].jump > 1e-5).any()) for name in CURVES}
+    assert [name for name, does in jumps.items() if does] == ["step"]
+
+
+def test_lines_of_an_interval_without_ends_are_no_bounds():
+    found = lines(jnp.exp, Interval(jnp.float32([-np.inf, 0]), jnp.float32([0, np.inf])))
+    assert (found.below.slope == 0).all()
+    assert np.isneginf(found.below.intercept).all()
+    assert np.isposinf(found.above.intercept).all()
