@@ -68,8 +68,8 @@ def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree
     return bounded(fun)
 
 
-Narrow = Callable[["Interval"], None]
-"""What may narrow the bounds of a value in place."""
+Narrow = Callable[[str, Sequence["Interval"]], None]
+"""What may narrow the bounds of a nonlinear primitive's inputs in place; of outputs, without a primitive."""
 
 
 def bounded(
@@ -96,7 +96,7 @@ def intervals(
       fun: the function.
       lower: the smallest inputs.
       upper: the largest inputs.
-      narrow: narrows the bounds of a value; it may look at how the value was made.
+      narrow: narrows the bounds of values before they are used; it may look at how they were made.
     """
     lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
     check_box(lower, upper)
@@ -104,7 +104,8 @@ def intervals(
     pairs = zip(jax.tree.leaves(lower), jax.tree.leaves(upper), strict=True)
     walk = _Walk(narrow)
     outputs = _evaluate(jaxpr.jaxpr, jaxpr.consts, [Interval(low, high) for low, high in pairs], walk)
-    walk.narrow_all(outputs)
+    if narrow is not None:
+        narrow("", outputs)
     return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
 
@@ -210,18 +211,13 @@ class _Walk:
     """What one walk through a program carries along.
 
     Attributes:
-      narrow: narrows the bounds of a value.
+      narrow: narrows the bounds of values before they are used.
       made: what each equation made of which inputs. Programs often compute the same value twice, and forms
         are recognized by the identity of values.
     """
 
     narrow: Narrow | None = None
     made: dict[Any, list[Interval]] = dataclasses.field(default_factory=dict)
-
-    def narrow_all(self, values: Sequence[Interval]) -> None:
-        for value in values:
-            if self.narrow is not None and not value.exact:
-                self.narrow(value)
 
 
 def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval], walk: _Walk) -> list[Interval]:
@@ -263,8 +259,8 @@ def _apply(eqn: JaxprEqn, inputs: list[Interval], walk: _Walk) -> list[Interval]
         raise ArgumentError(f"fun: it uses the primitive {name!r}, which has no interval rule")
     identity = _identity(eqn, name, inputs)
     if identity not in walk.made:
-        if _is_nonlinear(name, inputs):
-            walk.narrow_all(inputs)
+        if walk.narrow is not None and _is_nonlinear(name, inputs):
+            walk.narrow(name, inputs)
         walk.made[identity] = _made(eqn, name, inputs)
     return walk.made[identity]
 
@@ -368,7 +364,7 @@ def _same(like: Interval, value: bool) -> Interval:
 
 # Rounding outwards -----------------------------------------------------------------------------------
 
-_ULPS = {"log1p": 256, "sinh": 32, "erfc": 256}
+_ULPS = {"cosh": 32, "log1p": 256, "sinh": 32, "erfc": 256}
 """Assumed errors of elementary functions, in units in the last place, where 8 are not enough."""
 
 
@@ -948,6 +944,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "concatenate": _joined,
     "conv_general_dilated": _bilinear(_convolution_terms),
     "convert_element_type": _converted,
+    "cosh": lambda eqn, x: _increasing(1.0)(eqn, _absolute(x)),
     "cummax": _monotone,
     "cummin": _monotone,
     "cumsum": _cumulative_sum,

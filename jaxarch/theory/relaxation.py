@@ -95,7 +95,19 @@ def by_lines(rows_at_once: int | None) -> Narrow:
     """Return what narrows the bounds of a value by linear relaxation."""
     if rows_at_once is not None:
         check_count("rows_at_once", rows_at_once)
-    return functools.partial(_narrow, at_once=rows_at_once)
+
+    def narrow(name: str, inputs: Sequence[Interval]) -> None:
+        varying = [each for each in inputs if not each.exact]
+        if name in _POINTWISE and varying:
+            # Bounds of what leads from one argument to a value are not needed: the value has lines.
+            widest = max(varying, key=lambda each: each.lower.size)
+            made = Interval(widest.lower, widest.upper, made_by=name, inputs=tuple(inputs))
+            argument = _argument(made)
+            varying = varying if argument is None else [argument]
+        for each in varying:
+            _narrow(each, rows_at_once)
+
+    return narrow
 
 
 def _narrow(value: Interval, at_once: int | None) -> None:
@@ -110,7 +122,12 @@ def _narrow(value: Interval, at_once: int | None) -> None:
     elif (argument := _argument(value)) is not None:
         _narrow(argument, at_once)
         value.meet(_lines(value, argument).values)
-    elif value.lower.size and _is_relaxed(value):
+    elif value.made_by in ("mul", "div", "select_n") and not _is_linear(value):
+        # A pass would gain little beyond close bounds of both factors, and derivatives have many such values.
+        for each in value.inputs:
+            _narrow(each, at_once)
+        value.meet(remade(value))
+    elif value.lower.size and _is_relaxed(value) and not _is_linear_in_the_input(value):
         value.meet(_backwards(value, at_once))
 
 
@@ -121,6 +138,16 @@ def _source(value: Interval) -> Interval | None:
         return None
     entrywise = value.made_by in _ENTRYWISE or (value.made_by == "select_n" and value.inputs[0].exact)
     return varying[0] if entrywise and _floats(varying[0]) else None
+
+
+def _is_linear_in_the_input(value: Interval) -> bool:
+    """Return whether a value is one linear map of an input, of which intervals are exact."""
+    if not _is_linear(value) or len(_varying(value)) != 1:
+        return False
+    (source,) = _varying(value)
+    while source.made_by in ("reshape", "transpose", "squeeze", "expand_dims"):
+        source = source.inputs[0]
+    return not source.inputs
 
 
 def _varying(value: Interval) -> list[Interval]:
@@ -235,7 +262,8 @@ def _ordered(target: Interval) -> list[Interval]:
             if (argument := _argument(value)) is not None:
                 _lines(value, argument)
             stack.append((value, True))
-            stack += [(each, False) for each in _varying(value)]
+            argument = None if value.lines is None else value.lines[0]
+            stack += [(each, False) for each in (_varying(value) if argument is None else [argument])]
     return ordered[::-1]
 
 

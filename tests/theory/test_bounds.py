@@ -147,6 +147,7 @@ def enclosed_sums(lower, upper, weights):
         (jax.nn.sigmoid, lambda x: 1 / (1 + np.exp(-x)), -80, 30),
         (jax.lax.rsqrt, lambda x: 1 / np.sqrt(x), 1e-30, 1e30),
         (jnp.sinh, np.sinh, -80, 80),
+        (jnp.cosh, np.cosh, -80, 80),
     ],
 )
 def test_elementary_functions_are_as_accurate_as_is_assumed(function, exact, low, high, double):
