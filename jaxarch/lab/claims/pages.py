@@ -46,6 +46,7 @@ PROVED_TOGETHER = (
     ("certificate.gap", "certificate.flips"),
     ("certificate.generalization",),
     ("certificate.randomized",),
+    ("relaxation.piece", "relaxation.product"),
     ("two-temperature.clipped-descent",),
     ("two-temperature.held-size", "certificate.gap-of-a-size"),
     ("binarize.slope", "binarize.derivative", "binarize.limit-at-zero", "binarize.one-to-one"),

@@ -18,7 +18,7 @@ PREFIXES = {
     "disentangling": {"D", "binarize", "graph"},
     "pruning": {"A"},
     "spectral": {"S"},
-    "new_results": {"two-temperature", "projected-sgd", "spectral", "certificate"},
+    "new_results": {"two-temperature", "projected-sgd", "spectral", "certificate", "relaxation"},
 }
 
 
