@@ -270,6 +270,16 @@ def test_the_page_on_comparing_networks_prints_what_it_says():
     assert names["found"].cka.ravel() == pytest.approx(shown, abs=0.02)
 
 
+@pytest.mark.long
+def test_the_page_on_bounds_prints_what_it_says():
+    names = {}
+    run_page("docs/bounds_over_a_region.md", names)
+    shown = code_blocks("docs/bounds_over_a_region.md", "text")
+    assert float(names["share"]) == pytest.approx(float(re.findall(r"0\.\d\d", shown[0])[-1]), abs=0.06)
+    assert float(names["slope"]) == pytest.approx(float(re.findall(r"L = ([\d.]+)", shown[1])[-1]), rel=0.1)
+    assert names["at_once"] < names["slope"] < names["norms"]
+
+
 FASTER_SPECTRAL = {
     "key(0), 3)": "key(0), 2)",
     # Half of the steps at twice the rate lead as far.
