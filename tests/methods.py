@@ -51,6 +51,7 @@ LONG = {
     "sparse_evolution",
     "spectral",
     "spectral_depth",
+    "spectral_width",
     "sr_ste",
     "top_kast",
 }

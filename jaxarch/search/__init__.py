@@ -34,6 +34,7 @@ from jaxarch.search._soft_threshold import soft_threshold as soft_threshold
 from jaxarch.search._sparse_evolution import sparse_evolution as sparse_evolution
 from jaxarch.search._spectral import spectral as spectral
 from jaxarch.search._spectral_depth import spectral_depth as spectral_depth
+from jaxarch.search._spectral_width import spectral_width as spectral_width
 from jaxarch.search._sr_ste import sr_ste as sr_ste
 from jaxarch.search._synflow import synflow as synflow
 from jaxarch.search._top_kast import top_kast as top_kast

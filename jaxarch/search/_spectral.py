@@ -92,7 +92,8 @@ def spectral(
     A number for `depth_strength` means `depth_strength (k - 2)` in layer k: the first hidden layer is free,
     and later ones that the loss can do without are emptied first. L1 does not distinguish where neurons are.
     If skip connections lead from every layer to the output, neurons are spread over the layers that the loss
-    does not distinguish. `search.spectral_depth` finds without it how many layers are needed.
+    does not distinguish. `search.spectral_depth` finds without it how many layers are needed, and
+    `search.spectral_width` how many neurons, without a strength to choose.
 
     A gradient step makes no eigenvalue exactly 0, and `jaxarch.recruit` determines which are small enough.
     With `proximal`, steps end at 0 instead of passing it, and an eigenvalue stays at 0 until the loss pulls

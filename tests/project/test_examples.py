@@ -69,6 +69,7 @@ LONG = {
     "jaxarch.search._sparse_evolution",
     "jaxarch.search._spectral",
     "jaxarch.search._spectral_depth",
+    "jaxarch.search._spectral_width",
     "jaxarch.search._sr_ste",
     "jaxarch.search._synflow",
     "jaxarch.search._top_kast",
