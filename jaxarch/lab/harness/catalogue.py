@@ -51,6 +51,9 @@ EXPERIMENTS = {
     "spectral.recovery": (
         "teachers of one to three hidden layers of 5 to 50 neurons: width and depth that each rival finds"
     ),
+    "spectral.width": (
+        "teachers of 20 neurons, Gaussian inputs, one output: neurons left without a strength to choose"
+    ),
     "spectral.rank": (
         "section 4 of [S]: how gradually the rank rises where hidden eigenvalues start at 0, and elsewhere"
     ),
