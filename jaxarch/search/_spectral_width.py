@@ -7,6 +7,7 @@ from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -173,7 +174,7 @@ def spectral_width(
     check_one_positive("growth", growth)
     check_one_strength("recruit_tolerance", recruit_tolerance)
     check_one_strength("tolerance", tolerance)
-    if not is_traced(growth) and jnp.less(growth, 1):
+    if not is_traced(growth) and np.less(growth, 1):
         raise ArgumentError(f"growth: expected a factor of at least 1, got {shown(growth)}")
     settings = Settings(int(rounds), strength, growth, recruit_tolerance, tolerance)
     begin = FunctionStage(
