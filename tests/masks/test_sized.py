@@ -68,7 +68,9 @@ def test_the_gradient_is_the_soft_slope_times_the_gradient_less_its_mean():
     s = soft * u * (1 - u)
     p = s * hard * v * (1 - v)
     expected = s * (g - (p * g).sum() / p.sum())
-    gradient = jax.grad(lambda w: jnp.sum(g * sized_mask(w, 0.5, hard, soft)))(jnp.asarray(w, jnp.float32))
+    gradient = jax.jit(jax.grad(lambda w: jnp.sum(g * sized_mask(w, 0.5, hard, soft))))(
+        jnp.asarray(w, jnp.float32)
+    )
     np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-4)
     _, tangent = jax.jvp(lambda w: sized_mask(w, 0.5, hard, soft), (jnp.float32(w),), (jnp.float32(g),))
     np.testing.assert_allclose(tangent.sum(), 0, atol=1e-5)
@@ -76,7 +78,8 @@ def test_the_gradient_is_the_soft_slope_times_the_gradient_less_its_mean():
 
 def test_scores_of_minus_infinity_have_no_mask_and_no_gradient():
     w = jnp.array([0.1, -jnp.inf, 0.3, 0.2])
-    mask, gradient = sized_mask(w, 0.5, 20.0, 2.0), jax.grad(lambda w: sized_mask(w, 0.5, 20.0, 2.0)[2])(w)
+    mask = sized_mask(w, 0.5, 20.0, 2.0)
+    gradient = jax.jit(jax.grad(lambda w: sized_mask(w, 0.5, 20.0, 2.0)[2]))(w)
     np.testing.assert_allclose(mask.sum(), 2, rtol=2 * TOLERANCE)
     assert mask[1] == 0 and gradient[1] == 0 and jnp.isfinite(gradient).all()
 
@@ -102,14 +105,17 @@ def sized_search(density, **options):
 def test_a_search_of_a_size_holds_it_at_every_step():
     one = problem(steps=30, runs=1).of_run(0)
     search, key = sized_search(0.2, optimizer=optax.adam(0.1)), jax.random.key(3)
-    carry = jaxarch.run.begin(search, key, one, None)
+    carry = jax.jit(lambda: jaxarch.run.begin(search, key, one, None))()
     advance = jax.jit(lambda carry, t: jaxarch.run.advance(search, key, one, carry, t, t + 1, 1)[0])
     size = round(0.2 * sum(w.size for w in jax.tree.leaves(carry.state.trainable)))
+
+    @jax.jit
+    def soft_size(state):
+        mask, theta = search.params(search.settings, state), state.fixed.weights
+        return sum(jnp.sum(mask[path] / theta[path]) for path in jaxarch.named_leaves(state.trainable))
+
     for t in range(30):
-        mask = search.params(search.settings, carry.state)
-        theta = carry.state.fixed.weights
-        soft = sum(jnp.sum(mask[path] / theta[path]) for path in jaxarch.named_leaves(carry.state.trainable))
-        np.testing.assert_allclose(soft, size, rtol=1e-4)
+        np.testing.assert_allclose(soft_size(carry.state), size, rtol=1e-4)
         carry = advance(carry, t)
 
 
@@ -181,7 +187,7 @@ def test_the_gap_of_a_search_is_that_of_the_masks_of_its_size():
     def objective(mask):
         return one.objective({path: leaf * theta[path] for path, leaf in mask.items()}, state.model)
 
-    slopes = np.concatenate([leaf.ravel() for leaf in jax.grad(objective)(mask).values()])
+    slopes = np.concatenate([leaf.ravel() for leaf in jax.jit(jax.grad(objective))(mask).values()])
     numbers = np.concatenate([leaf.ravel() for leaf in mask.values()])
     most = slopes @ numbers - np.sort(slopes)[: round(0.2 * slopes.size)].sum()
     np.testing.assert_allclose(search.gap(search.settings, state, one), most, rtol=1e-3)

@@ -168,11 +168,15 @@ def test_scores_and_weights_descend_as_if_one_optimiser_had_both():
     state = stepwise.init(KEY, START)
     both = {"scores": {"backbone": {"w": None, "shift": None}, **scores}, "weights": weights}
     joint = tx.init(both)
+
+    @jax.jit
+    def moved(both, joint, step):
+        before = state._replace(training=state.training._replace(trainable=both, step=step))
+        updates, joint = tx.update(slopes(stepwise, before, both), joint, both)
+        return optax.apply_updates(both, updates), joint
+
     for step in range(3):
-        state = state._replace(training=state.training._replace(trainable=both, step=jnp.asarray(step)))
-        gradients = slopes(stepwise, state, both)
-        updates, joint = tx.update(gradients, joint, both)
-        both = optax.apply_updates(both, updates)
+        both, joint = moved(both, joint, step)
     state = state._replace(training=state.training._replace(trainable=both, step=jnp.asarray(3)))
     # Other programs, which may round otherwise.
     assert close(stepwise.network(state).params, network.params, 1e-6)

@@ -51,8 +51,8 @@ def test_its_expectation_is_the_derivative_of_the_trace_of_the_kernel():
         noise = masks.init_scores(key, PARAMS, 0.0, 1e-2)
         return saliency.ntk_sap(outputs, PARAMS, noise)
 
-    found = jax.tree.map(lambda leaf: leaf.mean(0), jax.vmap(drawn)(jax.random.split(KEY, 20_000)))
-    exact = jax.grad(trace)(jax.tree.map(jnp.ones_like, PARAMS))
+    found = jax.tree.map(lambda leaf: leaf.mean(0), jax.jit(jax.vmap(drawn))(jax.random.split(KEY, 20_000)))
+    exact = jax.jit(jax.grad(trace))(jax.tree.map(jnp.ones_like, PARAMS))
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
         np.testing.assert_allclose(one / 1e-4, other, atol=0.03 * np.abs(other).max())
 
@@ -74,15 +74,19 @@ def test_in_one_s_own_loop_it_gives_the_mask_of_the_search():
     problem = learning()
     params_key, draws_key = jax.random.split(KEY)
     mask = masks.full_mask(problem.init(params_key)[0])
+
+    @jax.jit
+    def scored(key, mask):
+        init_key, noise_key, inputs_key = jax.random.split(key, 3)
+        weights = masks.apply_mask(mask, problem.init(init_key)[0])
+        noise = masks.apply_mask(mask, masks.init_scores(noise_key, weights, 0.0, 2.0))
+        x = jax.random.normal(jax.random.split(inputs_key, 2)[0], X.shape)
+        return saliency.ntk_sap(lambda p: outputs(p, x), weights, noise)
+
     for round_ in range(3):
         total = jax.tree.map(jnp.zeros_like, PARAMS)
         for key in jax.random.split(jax.random.fold_in(draws_key, round_), 4):
-            init_key, noise_key, inputs_key = jax.random.split(key, 3)
-            weights = masks.apply_mask(mask, problem.init(init_key)[0])
-            noise = masks.apply_mask(mask, masks.init_scores(noise_key, weights, 0.0, 2.0))
-            x = jax.random.normal(jax.random.split(inputs_key, 2)[0], X.shape)
-            scores = saliency.ntk_sap(lambda p, x=x: outputs(p, x), weights, noise)
-            total = jax.tree.map(jnp.add, scores, total)
+            total = jax.tree.map(jnp.add, scored(key, mask), total)
         scores = jax.tree.map(lambda of, kept: jnp.where(kept, jnp.abs(of), -1), total, mask)
         mask = masks.keep(scores, 0.3 ** ((round_ + 1) / 3))
     found = jax.jit(ntk_sap(0.3, rounds=3, draws=4, noise=2.0))(KEY, problem)

@@ -25,9 +25,18 @@ def search(density=0.5, **settings):
 
 def after(training, probabilities, done, problem):
     """The carry of a training after some of its steps, with some probabilities."""
-    carry = begin(training, KEY, problem, None)
-    trainable = {**carry.state.trainable, "scores": {"w": jnp.float32(probabilities)}}
-    return carry._replace(state=carry.state._replace(trainable=trainable, step=jnp.int32(done)))
+
+    @jax.jit
+    def changed(probabilities, done):
+        carry = begin(training, KEY, problem, None)
+        trainable = {**carry.state.trainable, "scores": {"w": probabilities}}
+        return carry._replace(state=carry.state._replace(trainable=trainable, step=done))
+
+    return changed(np.float32(probabilities), np.int32(done))
+
+
+def next_step(training, problem, carry, index):
+    return jax.jit(lambda carry, index: step(training, KEY, problem, carry, index))(carry, index)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +69,12 @@ def test_no_point_of_the_set_is_nearer_than_the_projection():
 
 
 def noise_of(done, sample):
-    key = jax.random.fold_in(begin(search(), KEY, ones(), None).state.fixed.key, done)
-    return np.asarray(logistic_noise(jax.random.fold_in(key, sample), {"w": jnp.zeros(2)})["w"], float)
+    @jax.jit
+    def drawn(done, sample):
+        key = jax.random.fold_in(begin(search(), KEY, ones(), None).state.fixed.key, done)
+        return logistic_noise(jax.random.fold_in(key, sample), {"w": jnp.zeros(2)})["w"]
+
+    return np.asarray(drawn(done, sample), float)
 
 
 def ones(steps=10):
@@ -71,7 +84,7 @@ def ones(steps=10):
 def test_a_step_is_that_of_the_mean_gradient_of_its_samples_by_hand():
     s, w, slopes = np.array([0.4, 0.5]), np.array([3.0, 5.0]), np.array([1.0, -2.0])
     training = search(0.47, samples=2, temperature=0.2)
-    moved, loss = step(training, KEY, ones(), after(training, s, 5, ones()), 5)
+    moved, loss = next_step(training, ones(), after(training, s, 5, ones()), 5)
     gates = [1 / (1 + np.exp(-(np.log(s / (1 - s)) + noise_of(5, sample)) / 0.6)) for sample in (0, 1)]
     np.testing.assert_allclose(loss, np.mean([(slopes * w * m).sum() for m in gates]), rtol=1e-5)
     np.testing.assert_allclose(
@@ -92,7 +105,7 @@ def test_the_bound_on_the_mean_falls_as_the_cube(done, expected):
     weights = {"w": np.ones(1000)}
     problem = straight(weights, {"w": np.zeros(1000)}, steps=100)
     training = search(0.2)
-    moved, _ = step(training, KEY, problem, after(training, np.ones(1000), done, problem), done)
+    moved, _ = next_step(training, problem, after(training, np.ones(1000), done, problem), done)
     np.testing.assert_allclose(moved.state.trainable["scores"]["w"].mean(), expected, rtol=1e-5)
 
 

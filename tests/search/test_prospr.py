@@ -67,14 +67,13 @@ def test_its_batches_are_those_that_training_begins_with():
     made = problem().of_run(0)
     network = jax.jit(prospr(0.5, steps=2, learning_rate=0.3))(keys()[0], made)
     params_key, batch_key, _ = jax.random.split(keys()[0], 3)
-    params, state = made.init(params_key)
-    batches = [made.batch(batch_key, step) for step in range(3)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+    params, state = jax.jit(made.init)(params_key)
+    stacked = jax.jit(jax.vmap(lambda step: made.batch(batch_key, step)))(np.arange(3))
 
     def loss(params, batch):
         return made.loss(params, state, batch, None)[0]
 
-    scores = saliency.prospr(loss, params, stacked, optax.sgd(0.3))
+    scores = jax.jit(lambda *given: saliency.prospr(loss, *given, optax.sgd(0.3)))(params, stacked)
     for found, expected in zip(
         jax.tree.leaves(network.info["saliency"]), jax.tree.leaves(scores), strict=True
     ):

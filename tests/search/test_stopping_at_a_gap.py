@@ -34,6 +34,7 @@ def logistic(rows=60, validation=False):
     )
 
 
+@jax.jit
 def objective(mask):
     return logistic().objective({"w": jnp.reshape(mask, (D, 1))}, {})
 
@@ -70,7 +71,7 @@ def test_on_a_convex_loss_the_mask_is_then_as_near_to_the_best_as_the_gap_says()
     def step(v, _):
         return jnp.clip(v - 0.3 * jax.grad(objective)(v), 0, 1), None
 
-    least = float(objective(jax.lax.scan(step, jnp.full(D, 0.5), None, length=3000)[0]))
+    least = float(objective(jax.lax.scan(step, np.full(D, 0.5, np.float32), None, length=3000)[0]))
     for run in range(3):
         soft = jax.nn.sigmoid(20.0 * network.info["scores"]["w"][run])
         assert 0 < float(objective(soft)) - least <= 0.01
@@ -123,7 +124,7 @@ def test_the_gap_of_a_search_over_units_is_that_of_its_units():
     state = training.begin(search, KEYS[0], logistic(), None).state
     mask = jax.nn.sigmoid(20.0 * state.trainable["w"])
     assert mask.shape == (D // 2, 1)
-    gradient = jax.grad(lambda mask: objective(jnp.repeat(mask, 2, axis=0)))(mask)
+    gradient = jax.jit(jax.grad(lambda mask: objective(jnp.repeat(mask, 2, axis=0))))(mask)
     found = search.gap(search.settings, state, logistic())
     assert float(found) == pytest.approx(float(duality_gap(mask, gradient)), rel=1e-5)
 
@@ -138,7 +139,7 @@ def test_the_gap_is_that_of_the_loss_with_its_penalty_at_the_temperature_of_the_
     carry = training.begin(search, KEYS[0], logistic(), None)
     carry, _ = training.advance(search, KEYS[0], logistic(), carry, 0, 5, 5)
     v = jax.nn.sigmoid(hard(5) * carry.state.trainable["w"])
-    slopes = jax.grad(lambda v: objective(v) + 10 * v.sum())(v)
+    slopes = jax.jit(jax.grad(lambda v: objective(v) + 10 * v.sum()))(v)
     gap = search.gap(search.settings, carry.state, logistic())
     assert float(gap) == pytest.approx(float(duality_gap(v, slopes)), rel=1e-4)
 

@@ -15,7 +15,7 @@ PERCENTILES = list(range(10, 101, 10))
 
 def thresholded(weights, learning):
     network = Network(weights, jax.tree.map(lambda w: jnp.ones(w.shape, bool), weights), {})
-    return jaxarch.threshold()(keys()[0], learning, network)
+    return jax.jit(jaxarch.threshold())(keys()[0], learning, network)
 
 
 def numpy_loss(w1, w2, x, y):
@@ -25,7 +25,7 @@ def numpy_loss(w1, w2, x, y):
 
 def test_the_threshold_is_the_best_of_ten_percentiles_of_all_weights_pooled():
     learning = problem().of_run(0)
-    network = jaxarch.chain(jaxarch.search.dense())(keys()[0], problem(steps=100).of_run(0))
+    network = jax.jit(jaxarch.chain(jaxarch.search.dense()))(keys()[0], problem(steps=100).of_run(0))
     result = thresholded(network.params, learning)
     w1, w2 = (np.float64(network.params[name]) for name in ("w1", "w2"))
     rows = np.asarray(learning.train)
