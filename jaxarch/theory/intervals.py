@@ -69,7 +69,7 @@ def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree
 
 
 Narrow = Callable[[str, Sequence["Interval"]], None]
-"""What may narrow the bounds of a nonlinear primitive's inputs in place; of outputs, without a primitive."""
+"""Narrows the bounds of a nonlinear primitive's inputs in place; those of outputs, without a primitive."""
 
 
 def bounded(
@@ -208,7 +208,7 @@ def _is_key(value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Walk:
-    """What one walk through a program carries along.
+    """A walk through a program.
 
     Attributes:
       narrow: narrows the bounds of values before they are used.

@@ -198,11 +198,12 @@ class _Bound:
         self.parts += 1
 
     def charge(self, row: Array, largest: Any, terms: int) -> None:
-        """Charge the rounding of sums of some terms, `gamma_n |row| . largest`, twice."""
+        """Charge the rounding of sums of some terms, `gamma_n |row| . largest`."""
         limits = jnp.finfo(row.dtype)
         largest = jnp.broadcast_to(largest, row.shape)
         flushed = terms * limits.tiny * (1 + jnp.where(jnp.isfinite(largest), largest, 0).sum())
-        self.error = self.error + ((terms + 4) * limits.eps * _dot(jnp.abs(row), largest) + flushed)
+        unit = limits.eps / 2
+        self.error = self.error + ((terms + 4) * unit * _dot(jnp.abs(row), largest) + flushed)
 
     def close(self, value: Interval, row: Array) -> None:
         """Replace a value by its bounds."""
@@ -365,7 +366,7 @@ def _magnitude(value: Interval, inputs: Sequence[Interval]) -> Array:
 
 
 def _terms(value: Interval, inputs: Sequence[Interval]) -> int:
-    """Return the number of terms that the map, or its transpose, adds up at most; 0 if it moves numbers."""
+    """Return how many terms the map and its transpose add up at most, together; 0 if both move numbers."""
     name = value.made_by
     shapes = [np.shape(each.lower) for each in inputs]
     given = max(map(math.prod, shapes))
@@ -373,17 +374,17 @@ def _terms(value: Interval, inputs: Sequence[Interval]) -> int:
     if name == "dot_general":
         (contracted, _), (batched, _) = value.params["dimension_numbers"]
         summed, shared = (math.prod(shapes[0][axis] for axis in axes) for axes in (contracted, batched))
-        return max(summed, *(math.prod(shape) // max(summed * shared, 1) for shape in shapes))
+        return summed + max(math.prod(shape) // max(summed * shared, 1) for shape in shapes)
     if name == "conv_general_dilated":
         spec = value.params["dimension_numbers"].rhs_spec
-        return max(math.prod(shapes[1]) // max(shapes[1][axis], 1) for axis in spec[:2])
+        return sum(math.prod(shapes[1]) // max(shapes[1][axis], 1) for axis in spec[:2])
     if name in ("broadcast_in_dim", "reduce_sum"):
         return max(made // max(given, 1), given // max(made, 1))
     if name in (_INDEXED | {"cumsum"}):
-        return max(made, given)
+        return made + given
     if name in ("add", "add_any", "sub", "mul", "div"):
         # An input of size 1 along an axis is repeated.
-        return max(made // max(math.prod(shape), 1) for shape in shapes)
+        return 1 + max(made // max(math.prod(shape), 1) for shape in shapes)
     return 0
 
 

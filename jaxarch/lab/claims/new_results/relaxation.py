@@ -1,4 +1,4 @@
-r"""What linear bounds of programs rest on (docs/theory.md; `jaxarch.theory.relaxation`).
+r"""Lines and planes on which linear bounds of programs rest (docs/theory.md; `jaxarch.theory.relaxation`).
 
 f(x) >= line through (a, f(c) - q (c - a)) and (b, f(c) + p (b - c)),    p <= f' <= q on [a, b]
 |x y - m_x y - m_y x + m_x m_y| <= r_x r_y,    |x - m_x| <= r_x, |y - m_y| <= r_y
