@@ -239,12 +239,12 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval], w
 def _apply(eqn: JaxprEqn, inputs: list[Interval], walk: _Walk) -> list[Interval]:
     name = eqn.primitive.name
     # `logaddexp` is a call itself: recognize it before calls are entered, to enclose it as a whole.
-    if _is_logaddexp(eqn):
+    if is_logaddexp(eqn):
         name = "logaddexp"
     elif name in _CALLS:
         called = inner(eqn)
         return _evaluate(called.jaxpr, called.consts, inputs, walk)
-    if name in _IDENTITIES:
+    if name in IDENTITIES:
         return inputs
     decided = _decided(name, inputs)
     if decided is not None:
@@ -296,7 +296,7 @@ def _identity(eqn: JaxprEqn, name: str, inputs: Sequence[Interval]) -> Any:
     return identity
 
 
-def _is_logaddexp(eqn: JaxprEqn) -> bool:
+def is_logaddexp(eqn: JaxprEqn) -> bool:
     """Return whether an equation computes `jnp.logaddexp`, on which `jax.nn.softplus` is built."""
     if eqn.primitive.name != "custom_jvp_call" or len(eqn.invars) != 2:
         return False
@@ -314,7 +314,7 @@ def _both(eqn: JaxprEqn, *inputs: Interval) -> tuple[Array, Array]:
 
 
 _CALLS = {*CALLS, "custom_jvp_call", "custom_vjp_call"}
-_IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
+IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 
 
 def _decided(name: str, inputs: list[Interval]) -> Interval | None:

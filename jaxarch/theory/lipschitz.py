@@ -3,10 +3,11 @@ r"""Local Lipschitz constants of JAX functions, proven by linear bounds of their
 For x and y in a box, `norm(fun(x) - fun(y)) <= L norm(x - y)`, where L is the largest operator norm of the
 derivative in the box. At a kink the derivative has several values; bounds enclose them all.
 
-The derivative is a program like any other, and its entries are bounded by `theory.relaxation`. For networks
-of ReLU this is the bound propagation of Shi et al., *Efficiently computing local Lipschitz constants of
-neural networks via bound propagation*, 2022, https://arxiv.org/abs/2210.07394: a unit whose sign is not
-decided has a derivative between 0 and 1.
+The derivative is that of what the program computes: `stop_gradient` and custom derivatives, by which a
+program may state another one, are passed over. It is a program like any other, and its entries are bounded by
+`theory.relaxation`. For networks of ReLU this is the bound propagation of Shi et al., *Efficiently computing
+local Lipschitz constants of neural networks via bound propagation*, 2022, https://arxiv.org/abs/2210.07394: a
+unit whose sign is not decided has a derivative between 0 and 1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, named_leaves
 from jaxarch.theory.intervals import Interval, check_box, intervals, sizes
-from jaxarch.theory.relaxation import by_lines, jumps
+from jaxarch.theory.relaxation import as_computed, by_lines, jumps
 
 __all__ = ["lipschitz_bound"]
 
@@ -80,21 +81,22 @@ def lipschitz_bound(
         def flat(x: Array) -> Array:
             return ravel_pytree(fun(unravel(x)))[0]
 
-        def row(direction: Array) -> tuple[Array, Array, Array, Array]:
-            def program(x: Array) -> tuple[Array, Array, Array]:
-                outputs, pull = jax.vjp(flat, x)
+        def row(direction: Array) -> tuple[Array, Array, Array]:
+            def program(x: Array) -> tuple[Array, Array]:
+                _, pull = jax.vjp(computed, x)
                 (derivative,) = pull(direction)
-                return outputs, derivative, jnp.abs(derivative).sum()
+                return derivative, jnp.abs(derivative).sum()
 
-            outputs, derivative, total = intervals(program, low, high, narrow)
-            return derivative.lower, derivative.upper, total.upper, jumps(outputs)
+            derivative, total = intervals(program, low, high, narrow)
+            return derivative.lower, derivative.upper, total.upper
 
-        outputs = jax.eval_shape(flat, low)
-        if not outputs.size or not low.size:
+        outputs = intervals(flat, low, high)
+        if outputs.exact or not outputs.lower.size or not low.size:
             return jnp.zeros((), low.dtype)
-        least, largest, totals, may_jump = lax.map(row, jnp.eye(outputs.size, dtype=outputs.dtype))
+        computed = as_computed(outputs)
+        least, largest, totals = lax.map(row, jnp.eye(outputs.lower.size, dtype=outputs.lower.dtype))
         norm = totals.max() if order == np.inf else _norm(least, largest, totals.max(), int(order))
-        return jnp.where(may_jump.any() | jnp.isnan(norm), jnp.inf, norm).astype(low.dtype)
+        return jnp.where(jumps(outputs) | jnp.isnan(norm), jnp.inf, norm).astype(low.dtype)
 
     return bound
 

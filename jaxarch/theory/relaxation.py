@@ -29,7 +29,6 @@ Not charged: the underflow of a coefficient of a value without bounds.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -230,7 +229,7 @@ def _backwards(target: Interval, at_once: int | None) -> Interval:
     """Return the bounds of a value by passes back from each entry, and from its negative."""
     shape, dtype = target.lower.shape, target.lower.dtype
     size = target.lower.size
-    ordered = _ordered(target)
+    ordered = _ordered(target, _replacing)
 
     def proven(place: Array) -> Array:
         entries = jnp.arange(size, dtype=place.dtype)
@@ -247,8 +246,8 @@ def _backwards(target: Interval, at_once: int | None) -> Interval:
     return outwards(lower.reshape(shape), -upper.reshape(shape))
 
 
-def _ordered(target: Interval) -> list[Interval]:
-    """Return the values that a value is made of, itself first, each before its inputs."""
+def _ordered(target: Interval, of: Callable[[Interval], Sequence[Interval]]) -> list[Interval]:
+    """Return the values that a value is made of, itself first, each before those of which it is made."""
     ordered: list[Interval] = []
     seen: set[int] = set()
     stack = [(target, False)]
@@ -260,12 +259,17 @@ def _ordered(target: Interval) -> list[Interval]:
             seen.add(id(value))
             if value.made_by == "div":
                 value.inputs = without_shift(value)
-            if (argument := _argument(value)) is not None:
-                _lines(value, argument)
             stack.append((value, True))
-            argument = None if value.lines is None else value.lines[0]
-            stack += [(each, False) for each in (_varying(value) if argument is None else [argument])]
+            stack += [(each, False) for each in of(value)]
     return ordered[::-1]
+
+
+def _replacing(value: Interval) -> list[Interval]:
+    """Return the values by which a value is replaced in a pass, and see to it that it has its lines."""
+    if (argument := _argument(value)) is None:
+        return _varying(value)
+    _lines(value, argument)
+    return [argument]
 
 
 def _is_relaxed(value: Interval) -> bool:
@@ -497,7 +501,7 @@ def jumps(value: Interval) -> Array:
       ArgumentError: it is made of something that jumps by its nature.
     """
     found = [jnp.zeros((), bool)]
-    for each in _ordered(value):
+    for each in _ordered(value, _varying):
         if each.made_by in _JUMPING or (each.made_by == "convert_element_type" and not _keeps_floats(each)):
             raise ArgumentError(f"fun: it uses the primitive {each.made_by!r}, which jumps between values")
         if each.made_by != "select_n" or each.inputs[0].exact:
@@ -522,8 +526,7 @@ def _keeps_floats(value: Interval) -> bool:
 def _lines(value: Interval, argument: Interval) -> Lines:
     """Return the lines of a value as a function of its argument, and keep them with the value."""
     if value.lines is None:
-        fun = functools.partial(_recomputed, value, argument)
-        value.lines = (argument, lines(fun, argument, _kinks(value, argument)))
+        value.lines = (argument, lines(as_computed(value, argument), argument, _kinks(value, argument)))
     return value.lines[1]
 
 
@@ -542,27 +545,43 @@ def _kinks(value: Interval, argument: Interval) -> list[Any]:
     return kinks
 
 
-_AS_CHOICES: dict[str, Callable[[Sequence[Any]], Array]] = {
-    "max": lambda pair: jnp.where(pair[0] > pair[1], pair[0], pair[1]),
-    "min": lambda pair: jnp.where(pair[0] < pair[1], pair[0], pair[1]),
-}
-"""Maxima and minima as choices: JAX's derivatives of them compare each input with the result."""
+def as_computed(value: Interval, argument: Interval | None = None) -> Callable[[Array], Array]:
+    """Return the function that makes a value from an earlier one, by default from the one input.
 
+    Its derivative is that of what is computed: custom derivatives and `stop_gradient` were left out when the
+    program was read, and the maximum in a softmax is a constant.
+    """
+    order = _ordered(value, lambda each: [] if each is argument else _varying(each))[::-1]
+    source = order[0] if argument is None else argument
 
-def _recomputed(value: Interval, argument: Interval, x: Array) -> Array:
-    """Compute a value from its argument."""
-    known = {id(argument): x}
-
-    def compute(value: Interval) -> Any:
-        if value.exact:
-            return value.lower
-        if id(value) not in known:
-            inputs = [compute(each) for each in value.inputs]
-            evaluated = _AS_CHOICES.get(value.made_by, functools.partial(_evaluated, value))
-            known[id(value)] = evaluated(inputs)
+    def fun(x: Array) -> Array:
+        known: dict[int, Any] = {id(source): x}
+        for each in order:
+            if each is not source:
+                inputs = [other.lower if other.exact else known[id(other)] for other in each.inputs]
+                evaluated = _AS_CHOICES.get(each.made_by, _evaluated)
+                known[id(each)] = evaluated(each, inputs)
         return known[id(value)]
 
-    return compute(value)
+    return fun
+
+
+def _extreme(value: Interval, inputs: Sequence[Any]) -> Array:
+    """Return the maximum or minimum along axes as the entry at its place."""
+    (x,) = inputs
+    for axis in sorted(value.params["axes"], reverse=True):
+        place = (jnp.argmax if value.made_by == "reduce_max" else jnp.argmin)(x, axis, keepdims=True)
+        x = jnp.where(lax.broadcasted_iota(place.dtype, x.shape, axis) == place, x, 0).sum(axis)
+    return x
+
+
+_AS_CHOICES: dict[str, Callable[[Interval, Sequence[Any]], Array]] = {
+    "max": lambda _, pair: jnp.where(pair[0] > pair[1], pair[0], pair[1]),
+    "min": lambda _, pair: jnp.where(pair[0] < pair[1], pair[0], pair[1]),
+    "reduce_max": _extreme,
+    "reduce_min": _extreme,
+}
+"""Maxima and minima as choices, which bounds decide. JAX's derivatives compare entries with the result."""
 
 
 def _bent(bound: _Bound, row: Array, x: Interval, below: Line, above: Line) -> None:

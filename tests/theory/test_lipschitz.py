@@ -60,6 +60,30 @@ def test_a_function_without_a_bounded_slope_has_an_infinite_one(fun):
     assert jax.jit(lipschitz_bound(fun))(jnp.float32([-1, 0]), jnp.float32([1, 1])) == np.inf
 
 
+@jax.custom_vjp
+def square_that_states_no_slope(x):
+    return x * x
+
+
+square_that_states_no_slope.defvjp(lambda x: (x * x, None), lambda _, g: (jnp.zeros_like(g),))
+
+
+@pytest.mark.parametrize(
+    "fun", [square_that_states_no_slope, lambda x: x * jax.lax.stop_gradient(x)], ids=["custom", "stopped"]
+)
+def test_the_slope_is_that_of_what_is_computed_whatever_derivative_is_stated(fun):
+    np.testing.assert_allclose(lipschitz_bound(fun)(jnp.ones(2), 2 * jnp.ones(2)), 4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fun", "slope"),
+    [(lambda x: x.max(), 2.0), (lambda x: jax.nn.relu(x).min(), 2.0), (jax.nn.softmax, 1.3)],
+    ids=["max", "min", "softmax"],
+)
+def test_maxima_have_bounded_slopes(fun, slope):
+    assert lipschitz_bound(fun)(jnp.float32([0.3, 0.5]), jnp.float32([0.6, 0.7])) <= slope + 1e-4
+
+
 @pytest.mark.parametrize("fun", [jnp.sign, jnp.round, lambda x: (x > 0).astype(jnp.float32)])
 def test_a_function_that_jumps_by_its_nature_is_refused(fun):
     with pytest.raises(ValueError, match=r"fun: it uses the primitive .*, which jumps"):
