@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jaxarch.theory.intervals import Interval, bounded
 
@@ -30,13 +30,13 @@ class Lines(NamedTuple):
       below: a line below the function.
       above: a line above it.
       values: the bounds of its values.
-      jump: by how much it may jump at most; 0, up to rounding, if it is continuous.
+      jumps: whether it may jump, by more than a thousand roundings of its values there.
     """
 
     below: Line
     above: Line
     values: Interval
-    jump: Array
+    jumps: Array
 
 
 class _Points(NamedTuple):
@@ -66,25 +66,25 @@ def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.
     Returns:
       The lines and bounds. Where the interval is not finite, or the function not defined, they are infinite.
     """
-    is_bounded = jnp.isfinite(x.lower) & jnp.isfinite(x.upper)
+    is_bounded = jnp.isfinite(x.upper - x.lower)
     low, high = (jnp.where(is_bounded, end, jnp.ones((), end.dtype)) for end in (x.lower, x.upper))
     edges = _edges(low, high, [jnp.asarray(kink, low.dtype) for kink in kinks])
-    lower, upper, jump = _between(fun, edges)
+    lower, upper, jumps = _between(fun, edges)
     middle = low + (high - low) / 2
     below = _supporting(_Points(edges, lower), middle, is_bounded)
     above = _supporting(_Points(edges, -upper), middle, is_bounded)
     values = Interval(
         jnp.where(is_bounded, lower.min(0), -jnp.inf), jnp.where(is_bounded, upper.max(0), jnp.inf)
     )
-    jump = jnp.where(is_bounded, jump, jnp.inf)
-    return Lines(below, Line(-above.slope, -above.intercept), values, jump)
+    return Lines(below, Line(-above.slope, -above.intercept), values, jumps | ~is_bounded)
 
 
 def _edges(low: Array, high: Array, kinks: Sequence[Array]) -> Array:
     """Return the ends of pieces in ascending order; a piece around a kink is as narrow as can be told."""
     limits = jnp.finfo(low.dtype)
     parts = [low]
-    for kink in jnp.sort(jnp.stack([jnp.broadcast_to(kink, low.shape) for kink in kinks]), 0):
+    inside = [jnp.where(jnp.isfinite(kink), jnp.clip(kink, low, high), low) for kink in kinks]
+    for kink in jnp.sort(jnp.stack(inside), 0):
         next_to = jnp.maximum(4 * limits.eps * jnp.abs(kink), limits.tiny)
         parts += [jnp.clip(kink - next_to, parts[-1], high), jnp.clip(kink + next_to, parts[-1], high)]
     parts.append(high)
@@ -119,7 +119,10 @@ def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array,
 
     heights, slopes, may_jump = jax.vmap(on_a_piece)(low, high)
     (least, largest), (flattest, steepest) = heights, slopes
-    at_centre = jax.vmap(lambda c: bounded(fun)(c, c))(centre)
+    # Two arrays: with one for both ends, values would count as known, without rounding.
+    at_centre = jax.vmap(bounded(fun))(centre, lax.optimization_barrier(centre))
+    # Elsewhere on the piece what is evaluated may be as far off as here.
+    off = at_centre[1] - at_centre[0]
     ends = []
     for height, level, ends_of_slopes in (
         (at_centre[0], least, (steepest, flattest)),
@@ -130,14 +133,16 @@ def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array,
             height + ends_of_slopes[1] * (high - centre),
         )
         rise = jnp.maximum(jnp.abs(flattest), jnp.abs(steepest)) * (high - low)
-        off = 8 * jnp.finfo(low.dtype).eps * (jnp.abs(height) + rise) + jnp.finfo(low.dtype).tiny
-        left, right = left - off, right - off
+        rounding = 8 * jnp.finfo(low.dtype).eps * (jnp.abs(height) + rise) + jnp.finfo(low.dtype).tiny
+        left, right = left - off - rounding, right - off - rounding
         # Either both or none: between the better of both ends the function need not lie above the line.
         is_closer = ~may_jump & (left / 2 + right / 2 >= level)
         left, right = (jnp.where(is_closer, end, level) for end in (left, right))
         nothing = jnp.full((1, *left.shape[1:]), jnp.inf, left.dtype)
         ends.append(jnp.minimum(jnp.concatenate([left, nothing]), jnp.concatenate([nothing, right])))
-    return ends[0], -ends[1], jnp.where(may_jump, largest - least, 0).sum(0)
+    limits = jnp.finfo(low.dtype)
+    known = 1000 * (limits.eps * jnp.maximum(jnp.abs(least), jnp.abs(largest)) + limits.tiny)
+    return ends[0], -ends[1], (may_jump & ~(largest - least <= known)).any(0)
 
 
 def _supporting(points: _Points, middle: Array, is_bounded: Array) -> Line:
@@ -150,7 +155,7 @@ def _supporting(points: _Points, middle: Array, is_bounded: Array) -> Line:
     around = (x_left < over - beside) & (over + beside < x_right)
     slopes = (y_right - y_left) / jnp.where(around, x_right - x_left, 1)
     heights = jnp.where(around, y_left + slopes * (over - x_left), jnp.inf)
-    flat = [a.reshape(-1, *middle.shape) for a in (slopes, heights)]
+    flat = [a.reshape(len(x) ** 2, *middle.shape) for a in (slopes, heights)]
     slope = jnp.take_along_axis(flat[0], flat[1].argmin(0)[None], 0)[0]
     is_line = is_bounded & jnp.isfinite(slope) & (middle > x[0]) & (middle < x[-1])
     slope = jnp.where(is_line, slope, 0)

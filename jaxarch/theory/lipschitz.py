@@ -53,11 +53,13 @@ def lipschitz_bound(
       `norm(fun(x) - fun(y)) <= L norm(x - y)` for all x and y in the box, rounding included; for order 2 the
       largest singular value of C is assumed right to a part in 10,000. It is infinite where the derivative
       has no bound, and where fun may jump: where it chooses by a comparison whose outcome the box leaves
-      open, unless both choices agree there to a thousand roundings. It can be jitted and mapped.
+      open, unless both choices agree there to a thousand roundings of their size. It can be jitted and
+      mapped.
 
     Raises:
-      ArgumentError: as `interval_bounds`; another order; inputs that are not of one floating-point type of 32
-        bits or more; a function that uses what jumps by its nature, such as `sign` or `round`.
+      ArgumentError: as `interval_bounds`; another order; inputs or outputs that are not of one floating-point
+        type of 32 bits or more; a function that uses what jumps by its nature, such as `sign`, `round` or a
+        conversion to a shorter type.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -75,7 +77,8 @@ def lipschitz_bound(
     def bound(lower: PyTree, upper: PyTree) -> Array:
         lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
         check_box(lower, upper)
-        _check_floats(lower)
+        _check_floats("lower", lower)
+        _check_floats("fun", jax.eval_shape(fun, lower))
         (low, unravel), (high, _) = map(ravel_pytree, (lower, upper))
 
         def flat(x: Array) -> Array:
@@ -101,13 +104,14 @@ def lipschitz_bound(
     return bound
 
 
-def _check_floats(lower: PyTree) -> None:
-    dtypes = {path: leaf.dtype for path, leaf in named_leaves(lower).items()}
+def _check_floats(name: str, tree: PyTree) -> None:
+    dtypes = {path: leaf.dtype for path, leaf in named_leaves(tree).items()}
     for path, dtype in dtypes.items():
         is_float = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits >= 32
         if not is_float or len({*dtypes.values()}) > 1:
             at = f" at {path!r}" if path else ""
-            raise ArgumentError(f"lower: expected float32 or float64 everywhere, got {dtype}{at}")
+            what = "outputs of " if name == "fun" else ""
+            raise ArgumentError(f"{name}: expected {what}float32 or float64 everywhere, got {dtype}{at}")
 
 
 def _norm(least: Array, largest: Array, by_rows: Array, order: int) -> Array:
@@ -118,8 +122,13 @@ def _norm(least: Array, largest: Array, by_rows: Array, order: int) -> Array:
     up = 1 + 8 * jnp.finfo(least.dtype).eps
     middle = least + (largest - least) / 2
     radius = jnp.maximum(largest - middle, middle - least) * up
-    spread = jnp.sqrt(_sums(radius, 0) * _sums(radius, 1))
-    return jnp.minimum(1.0001 * jnp.linalg.norm(middle, 2) + spread * up, jnp.sqrt(by_rows * by_columns) * up)
+    tiny = jnp.finfo(least.dtype).tiny
+
+    def root(a: Array, b: Array) -> Array:
+        return jnp.sqrt(a) * jnp.sqrt(b) * up + tiny  # The product of small sums may be 0.
+
+    spread = root(_sums(radius, 0), _sums(radius, 1))
+    return jnp.minimum(1.0001 * jnp.linalg.norm(middle, 2) + spread, root(by_rows, by_columns)) * up
 
 
 def _sums(sizes_: Array, axis: int) -> Array:

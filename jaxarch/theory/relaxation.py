@@ -23,7 +23,8 @@ moved outwards. Coefficients are taken as rounded, and what rounding may have ch
 map A' with n terms an entry changes the bound by at most `gamma_n |c| . (|A| |v|)`, with the largest sizes of
 values v. To evaluate the function itself may be off by as much, and is charged too. So bounds enclose the
 exact function and every order of evaluation, as intervals do, with their assumptions on elementary functions.
-Not charged: the underflow of a coefficient of a value without bounds.
+Two things are assumed. What a function of one number is evaluated to on a piece is off by no more than twice
+what it may be off in the middle. And no coefficient of a value without bounds underflows.
 """
 
 from __future__ import annotations
@@ -111,14 +112,22 @@ def by_lines(rows_at_once: int | None) -> Narrow:
 
 def _narrow(value: Interval, at_once: int | None) -> None:
     """Narrow the bounds of a value to those that linear relaxation proves."""
-    if value.exact or value.narrowed or not _floats(value):
+    # Given the bounds of its one argument, the interval of an entrywise value is as close as can be.
+    entrywise = []
+    while not value.narrowed and (source := _source(value)) is not None:
+        entrywise.append(value)
+        value.narrowed = True
+        value = source
+    _narrow_one(value, at_once)
+    for value in reversed(entrywise):
+        value.meet(remade(value))
+
+
+def _narrow_one(value: Interval, at_once: int | None) -> None:
+    if value.exact or value.narrowed or not value.lower.size or not _floats(value):
         return
     value.narrowed = True
-    if (source := _source(value)) is not None:
-        # Given the bounds of its one argument, the interval of such a value is as close as can be.
-        _narrow(source, at_once)
-        value.meet(remade(value))
-    elif (argument := _argument(value)) is not None:
+    if (argument := _argument(value)) is not None:
         _narrow(argument, at_once)
         value.meet(_lines(value, argument).values)
     elif value.made_by in ("mul", "div", "select_n") and not _is_linear(value):
@@ -126,7 +135,7 @@ def _narrow(value: Interval, at_once: int | None) -> None:
         for each in value.inputs:
             _narrow(each, at_once)
         value.meet(remade(value))
-    elif value.lower.size and _is_relaxed(value) and not _is_linear_in_the_input(value):
+    elif _is_relaxed(value) and not _is_linear_in_the_input(value):
         value.meet(_backwards(value, at_once))
 
 
@@ -274,9 +283,13 @@ def _replacing(value: Interval) -> list[Interval]:
 
 def _is_relaxed(value: Interval) -> bool:
     """Return whether a pass back from a value goes further than the value itself."""
-    if not value.inputs or not all(map(_floats, _varying(value))):
-        return value.made_by == "select_n" and _chooses_numbers(value)
-    return _is_linear(value) or value.made_by in (_BILINEAR | {"div", "select_n"}) or value.lines is not None
+    if value.lines is not None:
+        return True
+    dtype = jnp.result_type(value.lower)
+    numbers = [each for each in _varying(value) if not jnp.issubdtype(each.lower.dtype, jnp.bool_)]
+    if not numbers or not _floats(value) or any(jnp.result_type(each.lower) != dtype for each in numbers):
+        return False
+    return _is_linear(value) or value.made_by in (_BILINEAR | {"div", "select_n"})
 
 
 def _step(bound: _Bound, value: Interval, row: Array) -> None:
@@ -308,7 +321,7 @@ _SUMS = {"add", "add_any", "cumsum", "reduce_sum", "sub"}
 _INDEXED = {"dynamic_slice", "dynamic_update_slice", "gather", "scatter-add"}
 """Primitives that are linear in their arrays; intervals refuse indices that depend on the box."""
 _BILINEAR = {"conv_general_dilated", "dot_general", "mul"}
-_WITH_CONSTANTS = _SUMS | {"concatenate", "dynamic_update_slice", "pad", "scatter-add", "select_n", "stack"}
+_WITH_CONSTANTS = _SUMS | _INDEXED | {"concatenate", "pad", "select_n", "stack"}
 """Primitives whose inputs that are constants add to the result."""
 _ENTRYWISE = {
     "add", "add_any", "broadcast_in_dim", "div", "expand_dims", "mul", "neg", "reshape", "rev", "squeeze",
@@ -363,7 +376,7 @@ def _evaluated(value: Interval, arrays: Sequence[Any]) -> Array:
 
 def _magnitude(value: Interval, inputs: Sequence[Interval]) -> Array:
     """Return `|A| |v|`: the value with all coefficients and inputs replaced by their sizes."""
-    given = [sizes(each) if _floats(each) else each.lower for each in inputs]
+    given = [sizes(each) if jnp.issubdtype(each.lower.dtype, jnp.floating) else each.lower for each in inputs]
     if value.made_by == "sub":
         return given[0] + given[1]
     return given[0] if value.made_by == "neg" else _evaluated(value, given)
@@ -381,10 +394,11 @@ def _terms(value: Interval, inputs: Sequence[Interval]) -> int:
         return summed + max(math.prod(shape) // max(summed * shared, 1) for shape in shapes)
     if name == "conv_general_dilated":
         spec = value.params["dimension_numbers"].rhs_spec
-        return sum(math.prod(shapes[1]) // max(shapes[1][axis], 1) for axis in spec[:2])
+        of_kernel = 0 if inputs[1].exact else made
+        return of_kernel + sum(math.prod(shapes[1]) // max(shapes[1][axis], 1) for axis in spec[:2])
     if name in ("broadcast_in_dim", "reduce_sum"):
         return max(made // max(given, 1), given // max(made, 1))
-    if name in (_INDEXED | {"cumsum"}):
+    if name in (_INDEXED | {"cumsum"}) or (name == "pad" and not inputs[1].exact):
         return made + given
     if name in ("add", "add_any", "sub", "mul", "div"):
         # An input of size 1 along an axis is repeated.
@@ -436,11 +450,6 @@ def _quotient(bound: _Bound, value: Interval, row: Array) -> None:
     else:
         _product(bound, product, row)
     _bent(bound, bound.coefficients.pop(id(inverse)), y, *lines(lambda y: 1 / y, y)[:2])
-
-
-def _chooses_numbers(value: Interval) -> bool:
-    """Return whether a choice is between two values of which one or both vary."""
-    return all(_floats(each) or each.exact for each in value.inputs[1:])
 
 
 def _selected(bound: _Bound, value: Interval, row: Array) -> None:
@@ -504,23 +513,20 @@ def jumps(value: Interval) -> Array:
     for each in _ordered(value, _varying):
         if each.made_by in _JUMPING or (each.made_by == "convert_element_type" and not _keeps_floats(each)):
             raise ArgumentError(f"fun: it uses the primitive {each.made_by!r}, which jumps between values")
-        if each.made_by != "select_n" or each.inputs[0].exact:
-            continue
-        argument = _argument(each)
-        if argument is None:
-            found.append(jnp.any(each.inputs[0].lower != each.inputs[0].upper))
-            continue
-        limits = jnp.finfo(each.lower.dtype)
-        rounding = 1000 * (limits.eps * sizes(each) + limits.tiny)
-        found.append(jnp.any(_lines(each, argument).jump > rounding))
+        if each.made_by == "select_n" and not each.inputs[0].exact:
+            which, argument = each.inputs[0], _argument(each)
+            is_open = which.lower != which.upper
+            found.append(jnp.any(is_open if argument is None else _lines(each, argument).jumps))
     return jnp.stack(found).any()
 
 
-_JUMPING = ("argmax", "argmin", "ceil", "floor", "round", "sign")
+_JUMPING = ("argmax", "argmin", "ceil", "floor", "reduce_precision", "round", "sign")
 
 
 def _keeps_floats(value: Interval) -> bool:
-    return all(jnp.issubdtype(jnp.result_type(each.lower), jnp.floating) for each in (value, *value.inputs))
+    """Return whether a conversion is between floating-point numbers, and to no shorter ones."""
+    before, after = jnp.result_type(value.inputs[0].lower), jnp.result_type(value.lower)
+    return bool(jnp.issubdtype(before, jnp.floating)) and jnp.promote_types(before, after) == after
 
 
 def _lines(value: Interval, argument: Interval) -> Lines:
@@ -576,17 +582,22 @@ def _extreme(value: Interval, inputs: Sequence[Any]) -> Array:
 
 
 _AS_CHOICES: dict[str, Callable[[Interval, Sequence[Any]], Array]] = {
+    "clamp": lambda _, of: jnp.where(of[1] < of[0], of[0], jnp.where(of[1] > of[2], of[2], of[1])),
+    "logaddexp": lambda _, pair: jnp.logaddexp(*pair),
     "max": lambda _, pair: jnp.where(pair[0] > pair[1], pair[0], pair[1]),
     "min": lambda _, pair: jnp.where(pair[0] < pair[1], pair[0], pair[1]),
     "reduce_max": _extreme,
     "reduce_min": _extreme,
 }
-"""Maxima and minima as choices, which bounds decide. JAX's derivatives compare entries with the result."""
+"""Maxima and minima as choices, which bounds decide. JAX's derivatives compare entries with the result.
+
+`jnp.logaddexp` is taken anew: a program may compute it under a derivative of its own.
+"""
 
 
 def _bent(bound: _Bound, row: Array, x: Interval, below: Line, above: Line) -> None:
     """Replace a value by the line below it where coefficients are positive, and above it elsewhere."""
     steepest = jnp.maximum(jnp.abs(below.slope), jnp.abs(above.slope))
-    bound.charge(row, steepest * sizes(x), 1)
+    bound.charge(row, jnp.maximum(steepest, 1) * sizes(x), 1)
     bound.lie(row, below.intercept, above.intercept)
     bound.add(x, jnp.maximum(row, 0) * below.slope + jnp.minimum(row, 0) * above.slope)
