@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from jaxarch import Network, NeuronMask, named_leaves, natural_order
+from jaxarch.lab.charts import Chart
 from jaxarch.spectral import is_direct, neuron_norms
 
 
@@ -52,3 +53,27 @@ def smallest(runs: pd.DataFrame, enough: pd.Series, quality: str) -> pd.Series |
 def by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
     """Return a quantity of a rival as an array, shape (seeds, strengths)."""
     return runs.pivot(index="seed", columns="strength", values=column).to_numpy(float)
+
+
+def error_charts(table: pd.DataFrame, by: str, at: str) -> list[Chart]:
+    """Chart the test error of every run against its neurons left.
+
+    Args:
+      table: has columns `neurons` and `r2`, one row a run.
+      by: name of the column that tells the lines apart.
+      at: name of the column along each line.
+    """
+    labels = {"neurons": "hidden neurons left", "error": "1 - R^2 on the test rows"}
+    return [
+        Chart(
+            "test error against neurons left",
+            table.assign(error=1 - table["r2"]),
+            "neurons",
+            "error",
+            by,
+            at=at,
+            labels=labels,
+            tells=(at, "seed"),
+            logarithmic=(False, True),
+        )
+    ]

@@ -30,7 +30,7 @@ from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_known, check_strength, check_widths
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.spectral import teacher, training, wording
-from jaxarch.lab.spectral.neurons_left import by_strength, what_is_left
+from jaxarch.lab.spectral.neurons_left import by_strength, error_charts, what_is_left
 from jaxarch.lab.spectral.normalised import NormalisedMLP
 from jaxarch.models import as_model
 from jaxarch.search import group_lasso, network_slimming, spectral
@@ -274,21 +274,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def charts(results: Results) -> list[Chart]:
     """Chart the test error of every run against its neurons left."""
-    table = results.table.assign(error=1 - results.table["r2"])
-    labels = {"neurons": "hidden neurons left", "error": "1 - R^2 on the test rows"}
-    return [
-        Chart(
-            "test error against neurons left",
-            table,
-            "neurons",
-            "error",
-            "rival",
-            at="strength",
-            labels=labels,
-            tells=("strength", "seed"),
-            logarithmic=(False, True),
-        )
-    ]
+    return error_charts(results.table, "rival", "strength")
 
 
 EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)

@@ -31,6 +31,7 @@ from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_strength
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.spectral import training, wording
+from jaxarch.lab.spectral.neurons_left import error_charts
 from jaxarch.lab.spectral.teacher import r_squared
 from jaxarch.search import spectral, spectral_width
 
@@ -237,12 +238,13 @@ def conclusion(results: Results) -> Iterable[str]:
 def report(results: Results) -> list[RenderableType]:
     """Draw the error against the neurons left, and build the table."""
     settings, table = results.settings, results.table
+    # All teachers together: a line joins strengths.
+    once = [name for name in table["search"].unique() if name != ROUNDS]
+    wide = table.pivot(index=["teacher", "seed"], columns="search", values=["neurons", "r2"])
     points = {
-        str(name): (
-            runs.pivot_table(values="neurons", index="seed", columns="teacher", dropna=False).to_numpy(),
-            1 - runs.pivot_table(values="r2", index="seed", columns="teacher", dropna=False).to_numpy(),
-        )
-        for name, runs in table.groupby("search", sort=False)
+        line: (wide["neurons"][names].to_numpy(float), 1 - wide["r2"][names].to_numpy(float))
+        for line, names in ((ROUNDS, [ROUNDS]), ("once, a point a strength", once))
+        if names
     }
     figure = plots.trade_off(
         points,
@@ -284,21 +286,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def charts(results: Results) -> list[Chart]:
     """Chart the test error of every run against its neurons left."""
-    table = results.table.assign(error=1 - results.table["r2"])
-    labels = {"neurons": "hidden neurons left", "error": "1 - R^2 on the test rows"}
-    return [
-        Chart(
-            "test error against neurons left",
-            table,
-            "neurons",
-            "error",
-            "search",
-            at="teacher",
-            labels=labels,
-            tells=("teacher", "seed"),
-            logarithmic=(False, True),
-        )
-    ]
+    return error_charts(results.table, "search", "teacher")
 
 
 EXPERIMENT = Experiment(__name__, Settings, plan, run, report, conclusion, charts=charts)
