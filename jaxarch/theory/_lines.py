@@ -39,13 +39,6 @@ class Lines(NamedTuple):
     jumps: Array
 
 
-class _Points(NamedTuple):
-    """Points between which a function lies above the connecting lines, on every piece; or below them."""
-
-    x: Array
-    y: Array
-
-
 def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.0,)) -> Lines:
     r"""Return lines below and above a function of one number that are closest in the middle of an interval.
 
@@ -71,8 +64,8 @@ def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.
     edges = _edges(low, high, [jnp.asarray(kink, low.dtype) for kink in kinks])
     lower, upper, jumps = _between(fun, edges)
     middle = low + (high - low) / 2
-    below = _supporting(_Points(edges, lower), middle, is_bounded)
-    above = _supporting(_Points(edges, -upper), middle, is_bounded)
+    below = _supporting(edges, lower, middle, is_bounded)
+    above = _supporting(edges, -upper, middle, is_bounded)
     values = Interval(
         jnp.where(is_bounded, lower.min(0), -jnp.inf), jnp.where(is_bounded, upper.max(0), jnp.inf)
     )
@@ -123,31 +116,30 @@ def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array,
     at_centre = jax.vmap(bounded(fun))(centre, lax.optimization_barrier(centre))
     # Elsewhere on the piece what is evaluated may be as far off as here.
     off = at_centre[1] - at_centre[0]
-    ends = []
-    for height, level, ends_of_slopes in (
-        (at_centre[0], least, (steepest, flattest)),
-        (-at_centre[1], -largest, (-flattest, -steepest)),
-    ):
-        left, right = (
-            height - ends_of_slopes[0] * (centre - low),
-            height + ends_of_slopes[1] * (high - centre),
-        )
-        rise = jnp.maximum(jnp.abs(flattest), jnp.abs(steepest)) * (high - low)
-        rounding = 8 * jnp.finfo(low.dtype).eps * (jnp.abs(height) + rise) + jnp.finfo(low.dtype).tiny
-        left, right = left - off - rounding, right - off - rounding
-        # Either both or none: between the better of both ends the function need not lie above the line.
-        is_closer = ~may_jump & (left / 2 + right / 2 >= level)
-        left, right = (jnp.where(is_closer, end, level) for end in (left, right))
-        nothing = jnp.full((1, *left.shape[1:]), jnp.inf, left.dtype)
-        ends.append(jnp.minimum(jnp.concatenate([left, nothing]), jnp.concatenate([nothing, right])))
     limits = jnp.finfo(low.dtype)
+    rise = jnp.maximum(jnp.abs(flattest), jnp.abs(steepest)) * (high - low)
+
+    def below(height: Array, least: Array, flattest: Array, steepest: Array) -> Array:
+        """Return heights at the edges below the function, given its least values and slopes on each piece."""
+        down = off + 8 * limits.eps * (jnp.abs(height) + rise) + limits.tiny
+        left = height - steepest * (centre - low) - down
+        right = height + flattest * (high - centre) - down
+        # Either both or none: between the better of both ends the function need not lie above the line.
+        is_closer = ~may_jump & (left / 2 + right / 2 >= least)
+        left, right = (jnp.where(is_closer, end, least) for end in (left, right))
+        nothing = jnp.full((1, *left.shape[1:]), jnp.inf, left.dtype)
+        return jnp.minimum(jnp.concatenate([left, nothing]), jnp.concatenate([nothing, right]))
+
     known = 1000 * (limits.eps * jnp.maximum(jnp.abs(least), jnp.abs(largest)) + limits.tiny)
-    return ends[0], -ends[1], (may_jump & ~(largest - least <= known)).any(0)
+    return (
+        below(at_centre[0], least, flattest, steepest),
+        -below(-at_centre[1], -largest, -steepest, -flattest),
+        (may_jump & ~(largest - least <= known)).any(0),
+    )
 
 
-def _supporting(points: _Points, middle: Array, is_bounded: Array) -> Line:
+def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> Line:
     """Return the edge of the points' lower hull over the middle, moved below all points."""
-    x, y = points
     (x_left, x_right), (y_left, y_right) = ((a[:, None], a[None]) for a in (x, y))
     over = middle[None, None]
     # A point over the middle itself would not tell between the edges on both of its sides.

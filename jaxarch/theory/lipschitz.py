@@ -57,9 +57,9 @@ def lipschitz_bound(
       mapped.
 
     Raises:
-      ArgumentError: as `interval_bounds`; another order; inputs or outputs that are not of one floating-point
-        type of 32 bits or more; a function that uses what jumps by its nature, such as `sign`, `round` or a
-        conversion to a shorter type.
+      ArgumentError: as `relaxation.linear_bounds`; another order; inputs or outputs that are not of one
+        floating-point type of 32 bits or more; a function that uses what jumps by its nature, such as
+        `sign`, `round` or a conversion to a shorter type.
 
     Example:
       >>> import jax, jax.numpy as jnp

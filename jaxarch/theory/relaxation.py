@@ -41,6 +41,7 @@ from jax import Array, lax
 
 from jaxarch._internal.errors import ArgumentError, check_count
 from jaxarch._internal.trees import PyTree
+from jaxarch.masks._sharding import explicit_sharding
 from jaxarch.structure._flow import bind
 from jaxarch.theory._lines import Line, Lines, lines
 from jaxarch.theory.intervals import Interval, Narrow, bounded, outwards, remade, sizes, without_shift
@@ -74,7 +75,8 @@ def linear_bounds(
       mapped.
 
     Raises:
-      ArgumentError: as `interval_bounds`; rows that are no count.
+      ArgumentError: as `interval_bounds`; rows that are no count; arrays that are split over explicit axes of
+        a mesh.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -266,11 +268,22 @@ def _ordered(target: Interval, of: Callable[[Interval], Sequence[Interval]]) -> 
             ordered.append(value)
         elif id(value) not in seen:
             seen.add(id(value))
+            _check_is_whole(value)
             if value.made_by == "div":
                 value.inputs = without_shift(value)
             stack.append((value, True))
             stack += [(each, False) for each in of(value)]
     return ordered[::-1]
+
+
+def _check_is_whole(value: Interval) -> None:
+    """Raise if a value, or what it is made of, is split over explicit axes: steps would have to name them."""
+    shardings = (explicit_sharding(each.lower) for each in (value, *value.inputs))
+    if any(sharding is not None and any(sharding.spec) for sharding in shardings):
+        raise ArgumentError(
+            "fun: it uses arrays that are split over explicit mesh axes; pass whole ones, or a mesh with "
+            "axis_types=jax.sharding.AxisType.Auto"
+        )
 
 
 def _replacing(value: Interval) -> list[Interval]:
@@ -428,12 +441,7 @@ def _ball(value: Interval) -> tuple[Interval, Array]:
     """Return the middle of an interval, as a constant, and a radius that reaches both ends."""
     middle = value.lower + (value.upper - value.lower) / 2
     radius = jnp.maximum(value.upper - middle, middle - value.lower)
-    return _fixed(middle), radius * (1 + 4 * jnp.finfo(middle.dtype).eps)
-
-
-def _fixed(end: Array) -> Interval:
-    """Return an end of an interval as a constant."""
-    return Interval(end, end)
+    return Interval(middle, middle), radius * (1 + 4 * jnp.finfo(middle.dtype).eps)
 
 
 def _quotient(bound: _Bound, value: Interval, row: Array) -> None:

@@ -143,6 +143,24 @@ def test_bounds_of_a_network_of_relu_are_those_of_crown():
         np.testing.assert_allclose(high[place] - low[place], largest - least, rtol=2e-3, atol=1e-5)
 
 
+def test_a_product_beside_its_factor_is_bounded_by_the_plane_through_the_middles():
+    low, high = linear_bounds(lambda x: x[0] * x[1] - x[0])(jnp.zeros(2), jnp.ones(2))
+    # x y - x is within 1/4 of (y - x) / 2 - 1/4, and between -1 and 0.
+    np.testing.assert_allclose([low, high], [-1, 0.5], atol=1e-5)
+    assert low <= -1
+
+
+def test_in_boxes_of_one_point_bounds_enclose_the_exact_values_whatever_was_rounded():
+    generator = np.random.default_rng(2)
+    first, last = (generator.normal(size=shape).astype(np.float32) for shape in ((40, 60), (60, 20)))
+    centre = generator.normal(size=(10, 40)).astype(np.float32)
+    bounds = jax.jit(jax.vmap(linear_bounds(lambda x: x @ first @ last)))
+    low, high = bounds(centre, centre)
+    exact = np.float64(centre) @ np.float64(first) @ np.float64(last)
+    assert (low < exact).all()
+    assert (exact < high).all()
+
+
 def test_two_neurons_that_make_a_distance_have_its_range():
     def distance(x):
         return jax.nn.relu(x[0] - x[1]) + jax.nn.relu(x[1] - x[0]) - 0.5 * x[0]
@@ -213,8 +231,18 @@ def test_products_summed_in_another_type_have_the_bounds_of_intervals():
 
     with in_float64(True), jax.numpy_dtype_promotion("strict"):
         x = jnp.float32([0.1, 0.2])
-        low, high = linear_bounds(fun)(x, 2 * x)
+        low, high = map(float, linear_bounds(fun)(x, 2 * x))
     assert low < np.tanh(0.0501) < np.tanh(0.1999) < high
+
+
+def test_arrays_that_are_split_over_explicit_axes_are_refused():
+    mesh = jax.make_mesh((2,), ("a",), axis_types=(jax.sharding.AxisType.Explicit,))
+    split = jax.device_put(FIRST, jax.NamedSharding(mesh, jax.P(None, "a")))
+    with (
+        jax.set_mesh(mesh),
+        pytest.raises(ValueError, match="fun: it uses arrays that are split over explicit"),
+    ):
+        linear_bounds(lambda x: jnp.tanh(x @ split))(-jnp.ones(4), jnp.ones(4))
 
 
 @pytest.mark.parametrize("rows", [0, 1.5, True])
