@@ -323,6 +323,11 @@ def test_only_a_function_that_jumps_is_said_to_jump():
     assert [name for name, does in jumps.items() if does] == ["step"]
 
 
+def test_a_function_with_kinks_away_from_0_has_its_range():
+    low, high = linear_bounds(lambda x: jax.nn.hard_tanh(x) - x)(jnp.float32([-0.5]), jnp.float32([3.0]))
+    np.testing.assert_allclose([low[0], high[0]], [-2, 0], atol=1e-4)
+
+
 def test_lines_of_an_interval_without_ends_are_no_bounds():
     found = lines(jnp.exp, Interval(jnp.float32([-np.inf, 0]), jnp.float32([0, np.inf])))
     assert (found.below.slope == 0).all()
