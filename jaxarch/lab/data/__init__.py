@@ -3,7 +3,7 @@
 from jaxarch.lab.data.balanced_rows import balanced_rows
 from jaxarch.lab.data.dataset import Dataset, from_arrays
 from jaxarch.lab.data.images import Images, images_from_arrays
-from jaxarch.lab.data.sources import SOURCES, Source, download, load, load_images
+from jaxarch.lab.data.sources import SOURCES, Source, download, load, load_examples, load_images
 from jaxarch.lab.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.lab.data.tfds_files import read_tfds
 from jaxarch.lab.data.transforms import crop_and_pool, principal_components, unit_norm
@@ -20,6 +20,7 @@ __all__ = [
     "from_arrays",
     "images_from_arrays",
     "load",
+    "load_examples",
     "load_images",
     "principal_components",
     "read_tfds",

@@ -23,6 +23,12 @@ def features() -> Dataset:
     return from_arrays(principal_components(x, 64), y, "citeseer")
 
 
+def bags_of_words() -> Dataset:
+    """Return all 3312 abstracts as their 3703 words, 0 or 1."""
+    x, y = words()
+    return from_arrays(x.toarray(), y, "citeseer-words")
+
+
 def words() -> tuple[sparse.csr_matrix, np.ndarray]:
     """Return the bags of words (0 or 1, CSR, shape (3312, 3703)) and the classes (0 to 5) of all abstracts.
 

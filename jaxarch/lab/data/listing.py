@@ -14,12 +14,13 @@ from jaxarch.lab.data.tfds_files import find_prepared
 
 def overview() -> Iterator[str]:
     """Yield lines on every source: whether and where it is ready, its description, how to get it."""
+    width = max(map(len, SOURCES)) + 2
     for name, source in SOURCES.items():
-        yield f"{name:<10}{_status(name)}"
-        yield f"{'':<10}{source.description}"
-        yield f"{'':<10}{source.how_to_get}"
-    yield f"{'NAME':<10}any other data set of pictures that tensorflow-datasets has prepared"
-    yield f"{'FILE.npz':<10}your own: arrays x (examples, features) and y (integer classes)"
+        yield f"{name:<{width}}{_status(name)}"
+        yield f"{'':<{width}}{source.description}"
+        yield f"{'':<{width}}{source.how_to_get}"
+    yield f"{'NAME':<{width}}any other data set of pictures that tensorflow-datasets has prepared"
+    yield f"{'FILE.npz':<{width}}your own: arrays x (examples, features) and y (integer classes)"
 
 
 def details(name: str) -> Iterator[str]:

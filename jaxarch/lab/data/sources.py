@@ -87,6 +87,13 @@ SOURCES: dict[str, Source] = {
         status=lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
         features=citeseer.features,
     ),
+    "citeseer-words": Source(
+        "abstracts of papers, 3312 x 3703 (words, 0 or 1), classes 0-5",
+        "comes with jaxarch",
+        "Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning, 2016 (MIT licence)",
+        status=lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
+        features=citeseer.bags_of_words,
+    ),
     "cifar10": prepared(
         "cifar10",
         "photographs of animals and vehicles, 60000 x 3072 (32 x 32 pixels, 3 channels), classes 0-9",
@@ -160,6 +167,30 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
     if _is_file(name):
         return images_from_arrays(*_read_arrays(name), Path(name).stem)
     return load_prepared(name)
+
+
+def load_examples(dataset: str | os.PathLike[str]) -> Images | Dataset:
+    """Load pictures where the data set has some, and features otherwise.
+
+    Args:
+      dataset: as for `load` and `load_images`. An npz file has features if its `x` has two dimensions.
+
+    Raises:
+      ArgumentError: as `load` and `load_images` do.
+
+    Example:
+      >>> import jaxarch
+      >>> type(jaxarch.lab.data.load_examples("digits")).__name__
+      'Images'
+      >>> jaxarch.lab.data.load_examples("citeseer-words").x.shape
+      (3312, 3703)
+    """
+    name = str(as_path(dataset, "dataset"))
+    source = SOURCES.get(name)
+    if source is None and _is_file(name):
+        x, y = _read_arrays(name)
+        return (from_arrays if x.ndim == 2 else images_from_arrays)(x, y, Path(name).stem)
+    return load(name) if source is not None and source.images is None else load_images(name)
 
 
 def load_prepared(name: str) -> Images:

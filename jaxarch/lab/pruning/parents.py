@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxarch import ArgumentError, models
-from jaxarch.lab.data import Images
+from jaxarch.lab.data import Dataset, Images
 
 SCALED = {
     "resnet18": models.ResNet18,
@@ -18,6 +19,8 @@ SCALED = {
     "vgg19": models.VGG19,
 }
 """Parents with fixed channel counts, which a factor scales."""
+PERCEPTRONS = ("mlp", "lenet")
+"""Parents that take features, and the pixels of pictures as features."""
 
 
 def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
@@ -45,23 +48,33 @@ def in_words(settings: Any) -> str:
     return f"{parent}, normal initial weights" if told.get("initial") == "normal" else parent
 
 
-def parent_of(model: str, widths: Sequence[int], factor: float, images: Images) -> Callable[[Any], Any]:
-    """Return the parent of all architectures, a function of Flax's rngs."""
-    _, height, side, channels = images.x.shape
-    outputs = len(np.unique(images.y))
+def parent_of(
+    model: str, widths: Sequence[int], factor: float, data: Images | Dataset
+) -> Callable[[Any], Any]:
+    """Return the parent of all architectures, a function of Flax's rngs.
+
+    Raises:
+      ArgumentError: features for a parent that takes pictures.
+    """
+    inputs, outputs = math.prod(data.x.shape[1:]), len(np.unique(data.y))
+    if isinstance(data, Dataset) and model not in PERCEPTRONS:
+        raise ArgumentError(
+            f"model: {data.name} has {inputs} features an example and no pictures, which {model} takes; "
+            f"expected {' or '.join(PERCEPTRONS)}"
+        )
+    channels = data.x.shape[-1]
     match model:
         case "mlp":
-            sizes = (height * side * channels, *widths, outputs)
+            sizes = (inputs, *widths, outputs)
             return lambda rngs: models.MLP(sizes, rngs=rngs)
         case "lenet":
-            pixels = height * side * channels
-            return lambda rngs: models.LeNet300100(inputs=pixels, outputs=outputs, rngs=rngs)
+            return lambda rngs: models.LeNet300100(inputs=inputs, outputs=outputs, rngs=rngs)
         case "cnn":
             return lambda rngs: models.CNN(widths, inputs=channels, outputs=outputs, rngs=rngs)
         case name if name in SCALED:
             return lambda rngs: SCALED[name](factor, inputs=channels, outputs=outputs, rngs=rngs)
         case "vit":
-            size = (height, side)
+            size = data.x.shape[1:3]
             return lambda rngs: models.VisionTransformer(
                 size=size, inputs=channels, outputs=outputs, rngs=rngs
             )

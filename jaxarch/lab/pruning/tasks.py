@@ -11,7 +11,7 @@ import optax
 
 from jaxarch import ArgumentError, Problem, models
 from jaxarch.io import crop_and_flip, take_images
-from jaxarch.lab.data import Images, balanced_rows, crop_and_pool, load_images
+from jaxarch.lab.data import Dataset, Images, balanced_rows, crop_and_pool, load_images
 from jaxarch.lab.pruning.parents import parent_of
 from jaxarch.lab.pruning.settings import TransferSettings
 
@@ -76,8 +76,8 @@ def prepare(settings: TransferSettings) -> Transfer:
             f"sizes: expected less than {len(pool)}, to leave examples to test on, got {max(settings.sizes)}"
         )
     moments = old.moments()
-    searching = problem_of_images(settings, settings.model, old, searched, settings.training_steps, moments)
-    learning = problem_of_images(settings, settings.model, new, train, settings.steps, moments)
+    searching = classification(settings, settings.model, old, searched, settings.training_steps, moments)
+    learning = classification(settings, settings.model, new, train, settings.steps, moments)
     return Transfer(settings, old, new, searching, learning, tested.astype(np.int32))
 
 
@@ -105,42 +105,61 @@ class LearningSettings(Protocol):
         """Tells whether pictures are augmented."""
 
 
+Moments = tuple[Any, Any]
+"""Means and standard deviations, of channels or features."""
 Change = Callable[[Any, Any], Any]
 """Change applied to a parent after it is built: `(model, rngs) -> model`."""
 
 
-def problem_of_images(
+def classification(
     settings: LearningSettings,
     model: str,
-    images: Images,
+    data: Images | Dataset,
     rows: np.ndarray,
     steps: int,
-    moments: Any,
+    moments: Moments,
     change: Change | None = None,
 ) -> Problem:
-    """Build the problem of classifying pictures with Adam.
+    """Build the problem of classifying pictures or features with Adam.
 
     Args:
       settings: with widths, batch size, learning rate, and whether pictures are augmented.
       model: the name of the parent.
-      images: the pictures to learn.
+      data: the pictures or features to learn.
       rows: rows of the training examples.
       steps: steps of a training.
-      moments: moments of the pixels, as returned by `Images.moments`.
+      moments: moments of the pixels, as returned by `Images.moments`; or of features, see `moments_of`.
       change: a change of the parent, such as another head.
     """
-    parent = parent_of(model, settings.widths, settings.width_factor, images)
+    parent = parent_of(model, settings.widths, settings.width_factor, data)
+    x = data.x
+    options: dict[str, Any] = {}
+    if isinstance(data, Images):
+        options["gather"] = take_images(*moments)
+    else:
+        x = (x - moments[0]) / moments[1]
     return models.supervised(
         parent if change is None else lambda rngs: change(parent(rngs), rngs),
-        (images.x, images.y),
+        (x, data.y),
         loss=optax.softmax_cross_entropy_with_integer_labels,
         optimizer=optax.adam(settings.rate),
         steps=steps,
         batch_size=settings.batch_size,
         train=rows,
-        gather=take_images(*moments),
         augment=crop_and_flip() if settings.augment else None,
+        **options,
     )
+
+
+def moments_of(features: np.ndarray) -> Moments:
+    """Return the mean and standard deviation of each feature over examples, shapes (features,).
+
+    Features that are all 0 or 1, such as words, stay as they are; so does the scale of a constant one.
+    """
+    if np.isin(features, (0, 1)).all():
+        return np.float32(0), np.float32(1)
+    std = features.std(axis=0)
+    return features.mean(axis=0), np.where(std > 0, std, np.float32(1))
 
 
 def _rows(

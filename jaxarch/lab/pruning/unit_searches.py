@@ -29,7 +29,7 @@ from jaxarch.lab.data import Images, balanced_rows, load_images
 from jaxarch.lab.harness import Parts
 from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.pruning.searches import Architectures, pruning_of
-from jaxarch.lab.pruning.tasks import pooled, problem_of_images
+from jaxarch.lab.pruning.tasks import classification, pooled
 from jaxarch.lab.pruning.unit_settings import LAYERWISE, ChannelSettings
 from jaxarch.masks import GroupUnits, apply_mask, keep
 from jaxarch.saliency import magnitude
@@ -84,7 +84,7 @@ def prepare(settings: ChannelSettings) -> Task:
         keys = settings.seed_keys(2)
         train = np.stack([balanced_rows(key, images.y, everything, per_class=half) for key in keys])
         test = np.stack([np.setdiff1d(everything, rows) for rows in train])
-    problem = problem_of_images(settings, settings.model, images, train, settings.steps, images.moments())
+    problem = classification(settings, settings.model, images, train, settings.steps, images.moments())
     one = problem if problem.runs is None else problem.of_run(0)
     params, state = jax.eval_shape(one.init, jax.random.key(0))
     selected = select(params)

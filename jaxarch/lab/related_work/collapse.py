@@ -26,7 +26,7 @@ from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.initial_weights import Initial, beginning
 from jaxarch.lab.pruning.parents import in_words
-from jaxarch.lab.pruning.tasks import pooled, problem_of_images
+from jaxarch.lab.pruning.tasks import classification, pooled
 from jaxarch.lab.tournament.entrants import GRASP_TEMPERATURE
 from jaxarch.lab.tournament.names import ORIGINS, From, explain
 from jaxarch.lab.tournament.settings import PictureSettings
@@ -118,9 +118,7 @@ def prepare(settings: CollapseSettings) -> Task:
     images = pooled(load_images(settings.dataset), settings.pool)
     rows = np.arange(images.train)
     trained_on = images._replace(x=images.x[rows], y=images.y[rows])
-    problem = problem_of_images(
-        settings, settings.model, images, rows, settings.batches, trained_on.moments()
-    )
+    problem = classification(settings, settings.model, images, rows, settings.batches, trained_on.moments())
     problem = beginning(problem, settings.initial)
     params, _ = jax.eval_shape(problem.init, jax.random.key(0))
     sizes = {path: leaf.size for path, leaf in named_leaves(select(params)).items()}

@@ -42,8 +42,7 @@ def plan(settings: TournamentSettings) -> list[str]:
     own = _checked(task)
     runs = settings.seeds * len(settings.densities)
     lines = [
-        f"parent: {in_words(settings)}, {task.connections} connections; pictures of "
-        f"{task.images.x.shape[1:]}",
+        f"parent: {in_words(settings)}, {task.connections} connections; {task.form()}",
         f"trained on {task.train.shape[1]} examples, {task.held_out.shape[1]} held out, tested on "
         f"{len(task.test)}",
         f"densities {', '.join(f'{density:g}' for density in settings.densities)}; {settings.seeds} seeds; "
@@ -105,7 +104,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     """Run every method, then the controls, and compare."""
     task = task_of(settings)
     own = _checked(task)
-    pictures, file = digest(task.images.x, task.images.y), digest_of(settings.own)
+    pictures, file = digest(task.examples.x, task.examples.y), digest_of(settings.own)
     parts = Parts(settings, experiment=context.experiment, pictures=pictures)
     game = Game(task, {mine.name: mine for mine in own})
     load = partial(_load, settings, pictures, *_text_of(settings.own))
@@ -129,7 +128,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     by_name = {name: pd.concat(made, ignore_index=True) for name, made in written.items() if made}
     outcome = statistics(settings, pd.concat(tables, ignore_index=True), by_name)
     about = {
-        "pictures": {"name": task.images.name, "sha256": pictures},
+        "pictures": {"name": task.examples.name, "sha256": pictures},
         "chance": task.chance(),
     } | ({"own file": file} if settings.own else {})
     return dataclasses.replace(outcome, facts={**about, **outcome.facts})
@@ -174,7 +173,7 @@ def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -
       ArgumentError: the pictures loaded here differ.
     """
     task = task_of(settings)
-    check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
+    check_same(settings.dataset, digest(task.examples.x, task.examples.y), pictures)
     if not name:
         return Game(task, {})
     with tempfile.TemporaryDirectory() as folder:

@@ -146,7 +146,7 @@ def measured(
 
     def accuracy(rows: np.ndarray) -> np.ndarray:
         outputs = evaluate(READS, network, problem, rows, batch_size=TEST_BATCH)
-        right = (outputs.argmax(-1) == task.images.y[rows]).mean(axis=-1)
+        right = (outputs.argmax(-1) == task.examples.y[rows]).mean(axis=-1)
         return np.where(failed_at < 0, right, np.nan)
 
     # The seconds of a search for all densities count in full for each density.

@@ -26,6 +26,7 @@ SUITS_ALL = {
     "seeds": 10,
 }
 SUITS: dict[str, dict[str, Any]] = {
+    "citeseer-words": {"widths": (20,), "densities": (0.1, 0.03, 0.01), "steps": 250},
     "mnist": {
         "model": "lenet",
         "densities": (0.1, 0.03, 0.01),
@@ -51,7 +52,8 @@ class PictureSettings(TrainingSettings):
     Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
-      dataset: pictures: a name of `jaxarch data`, or an npz file with x and y.
+      dataset: pictures: a name of `jaxarch data`, or an npz file with x and y. In a tournament also features,
+        standardized one by one unless all are 0 or 1.
       model: the parent of all networks: an mlp or cnn of `widths`, LeNet-300-100, ResNet-18, ResNet-20,
         VGG11 or VGG16.
       widths: hidden neurons, or channels, of each layer of an mlp or a cnn.

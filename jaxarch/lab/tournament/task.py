@@ -1,9 +1,9 @@
-"""The task of a tournament: pictures, rows to train, choose and test on, and the parent's costs."""
+"""The task of a tournament: examples, rows to train, choose and test on, and the parent's costs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 import jax
@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch import ArgumentError, Problem, PyTree, cost, named_leaves, select
-from jaxarch.lab.data import Images, balanced_rows, load_images
+from jaxarch.lab.data import Dataset, Images, balanced_rows, load_examples, load_images
 from jaxarch.lab.harness import seed_keys
 from jaxarch.lab.pruning.initial_weights import beginning
-from jaxarch.lab.pruning.tasks import Change, pooled, problem_of_images
+from jaxarch.lab.pruning.tasks import Change, Moments, classification, moments_of, pooled
 from jaxarch.lab.tournament.settings import PictureTrainingSettings, TournamentSettings
 
 STREAMS = {"search": 1, "rows": 2, "pairs": 3, "training": 4, "controls": 5}
@@ -28,7 +28,7 @@ class PictureTask(NamedTuple, Generic[Kind]):
 
     Attributes:
       settings: settings with all defaults filled in.
-      images: the pictures.
+      examples: the pictures, or the features.
       problem: the problem with the first seed's rows.
       train: rows to train on, shape (seeds, n).
       held_out: rows to choose settings on, shape (seeds, m).
@@ -39,7 +39,7 @@ class PictureTask(NamedTuple, Generic[Kind]):
     """
 
     settings: Kind
-    images: Images
+    examples: Images | Dataset
     problem: Problem
     train: np.ndarray
     held_out: np.ndarray
@@ -65,9 +65,20 @@ class PictureTask(NamedTuple, Generic[Kind]):
         """Count the connections of the parent."""
         return sum(leaf.size for leaf in jax.tree.leaves(select(self.params)))
 
+    @property
+    def images(self) -> Images:
+        """Return the examples of a study that loads pictures alone."""
+        assert isinstance(self.examples, Images)
+        return self.examples
+
+    def form(self) -> str:
+        """Describe an example in words."""
+        shape = self.examples.x.shape[1:]
+        return f"pictures of {shape}" if isinstance(self.examples, Images) else f"{shape[0]} features"
+
     def chance(self) -> float:
         """Compute the accuracy of always predicting the most frequent class of the test rows."""
-        return float(np.bincount(self.images.y[self.test]).max() / len(self.test))
+        return float(np.bincount(self.examples.y[self.test]).max() / len(self.test))
 
 
 Task = PictureTask[TournamentSettings]
@@ -75,34 +86,33 @@ Task = PictureTask[TournamentSettings]
 
 def task_of(settings: TournamentSettings) -> Task:
     """Build the task of a tournament, from settings with defaults filled in."""
-    task = prepare(settings)
+    task = prepare(settings, load=load_examples)
     return task._replace(problem=beginning(task.problem, settings.initial))
 
 
-def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
-    """Load the pictures, draw the rows of all seeds, and build the problem, from settings with defaults.
+def prepare(
+    settings: Kind,
+    change: Change | None = None,
+    *,
+    load: Callable[[str], Images | Dataset] = load_images,
+) -> PictureTask[Kind]:
+    """Load the examples, draw the rows of all seeds, and build the problem, from settings with defaults.
 
-    Without a published split, a third of the pictures, equally many of each class, is for testing. These rows
+    Without a published split, a third of the examples, equally many of each class, is for testing. These rows
     do not depend on the key, so that runs of several keys share one task. Of the other rows, each seed holds
     out its own share, equally many of each class.
 
     Args:
       settings: settings with all defaults filled in.
       change: a change of the parent, such as another head.
+      load: reads the data set by its name.
 
     Raises:
-      ArgumentError: pictures that the parent does not take, or too few pictures.
+      ArgumentError: examples that the parent does not take, or too few of them.
     """
-    images = pooled(load_images(settings.dataset), settings.pool)
-    everything, (_, counts) = np.arange(len(images.y)), np.unique(images.y, return_counts=True)
-    if images.train < len(images.y):
-        pool, test = everything[: images.train], everything[images.train :]
-    else:
-        (first,) = seed_keys(0, 1, STREAMS["rows"])
-        key = jax.random.fold_in(first, 0)
-        test = np.sort(balanced_rows(key, images.y, everything, per_class=int(counts.min()) // 3))
-        pool = np.setdiff1d(everything, test)
-    fewest = int(np.unique(images.y[pool], return_counts=True)[1].min())
+    data = _changed(load(settings.dataset), settings)
+    pool, test = _split(data)
+    fewest = int(np.unique(data.y[pool], return_counts=True)[1].min())
     per_class = round(settings.held_out * fewest)
     if not 0 < per_class < fewest:
         raise ArgumentError(
@@ -110,16 +120,16 @@ def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
             f"1 to {fewest - 1}"
         )
     keys = settings.seed_keys(STREAMS["rows"])
-    held_out = np.stack([balanced_rows(key, images.y, pool, per_class=per_class) for key in keys])
+    held_out = np.stack([balanced_rows(key, data.y, pool, per_class=per_class) for key in keys])
     train = np.stack([np.setdiff1d(pool, rows) for rows in held_out])
-    # Moments come from the rows that may be trained on, so that test rows do not leak in.
-    moments = images._replace(x=images.x[pool], y=images.y[pool], train=len(pool)).moments()
-    problem = problem_of_images(settings, settings.model, images, train[0], settings.steps, moments, change)
+    problem = classification(
+        settings, settings.model, data, train[0], settings.steps, _moments(data, pool), change
+    )
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
     work, other = _work(problem, params, state)
     return PictureTask(
         settings,
-        images,
+        data,
         problem,
         train.astype(np.int32),
         held_out.astype(np.int32),
@@ -128,6 +138,38 @@ def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
         work,
         other,
     )
+
+
+def _changed(data: Images | Dataset, settings: PictureTrainingSettings) -> Images | Dataset:
+    """Average the pixels of pictures over windows.
+
+    Raises:
+      ArgumentError: a change of pictures that is asked of features.
+    """
+    if isinstance(data, Images):
+        return pooled(data, settings.pool)
+    for name, used in (("pool", settings.pool != 1), ("augment", settings.augment)):
+        if used:
+            raise ArgumentError(f"{name}: it changes pictures, and {data.name} has features; leave it out")
+    return data
+
+
+def _split(data: Images | Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that may be trained on, and those to test on."""
+    everything, (_, counts) = np.arange(len(data.y)), np.unique(data.y, return_counts=True)
+    if isinstance(data, Images) and data.train < len(data.y):
+        return everything[: data.train], everything[data.train :]
+    (first,) = seed_keys(0, 1, STREAMS["rows"])
+    key = jax.random.fold_in(first, 0)
+    test = np.sort(balanced_rows(key, data.y, everything, per_class=int(counts.min()) // 3))
+    return np.setdiff1d(everything, test), test
+
+
+def _moments(data: Images | Dataset, pool: np.ndarray) -> Moments:
+    """Compute moments over the rows that may be trained on, so that test rows do not leak in."""
+    if isinstance(data, Dataset):
+        return moments_of(data.x[pool])
+    return data._replace(x=data.x[pool], y=data.y[pool], train=len(pool)).moments()
 
 
 def _work(problem: Problem, params: PyTree, state: PyTree) -> tuple[dict[str, float], float]:

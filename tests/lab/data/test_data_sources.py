@@ -12,7 +12,7 @@ import tfds_form
 from click.testing import CliRunner
 
 from jaxarch.lab import cli
-from jaxarch.lab.data import citeseer, load, load_images, mnist, network, read_tfds, sources
+from jaxarch.lab.data import citeseer, load, load_examples, load_images, mnist, network, read_tfds, sources
 from jaxarch.lab.data.folders import own_folder
 
 TRAIN_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -159,12 +159,12 @@ def test_other_pictures_under_mnist_s_name_are_refused(tmp_path, monkeypatch):
 def test_the_list_says_what_is_ready_and_how_to_get_the_rest():
     listed = run("data")
     for text in (
-        "digits    ready",
-        "mnist     not ready",
-        "citeseer  ready",
+        "digits          ready",
+        "mnist           not ready",
+        "citeseer-words  ready",
         "--download",
         "FILE.npz",
-        "cifar10   not ready",
+        "cifar10         not ready",
     ):
         assert text in listed
 
@@ -180,6 +180,18 @@ def test_a_source_is_shown_with_its_examples_per_class():
 def test_a_file_of_the_user_s_is_shown_too(tmp_path):
     np.savez(tmp_path / "mine.npz", x=np.eye(5), y=[0, 0, 1, 1, 1])
     assert "class 1          3 examples" in run("data", str(tmp_path / "mine.npz"))
+
+
+def test_examples_are_pictures_where_there_are_some_and_features_otherwise(tmp_path):
+    np.savez(tmp_path / "features.npz", x=np.eye(4), y=[0, 0, 1, 1])
+    np.savez(tmp_path / "pictures.npz", x=np.zeros((4, 2, 2), np.uint8), y=[0, 0, 1, 1])
+    names = "digits", "citeseer-words", tmp_path / "features.npz", tmp_path / "pictures.npz"
+    assert [type(load_examples(name)).__name__ for name in names] == [
+        "Images",
+        "Dataset",
+        "Dataset",
+        "Images",
+    ]
 
 
 def test_files_that_cannot_be_read_for_want_of_a_package_are_not_ready(tmp_path, monkeypatch):

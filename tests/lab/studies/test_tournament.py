@@ -35,6 +35,7 @@ METHODS = ("random", "random ERK", "SNIP", "two-temperature trained")
 SMALL = TournamentSettings(seeds=2, steps=4, methods=METHODS, densities=(0.5, 0.1))
 TOURNAMENT = experiment("tournament")
 OPTIONS = {"name": "test", "dead_start": "ignore"}
+WORDS = {"dataset": "citeseer-words"}
 
 OWN = """
 import jaxarch
@@ -553,11 +554,33 @@ def test_what_failed_as_it_was_found_has_failed_under_every_control(task):
         ({"width_factor": 0.5}, "width_factor: only .* take a factor of channels; leave it out for mlp"),
         ({"width_factor": 0.0}, "width_factor: expected"),
         ({"held_out": 0.001}, "held_out: 0.001 of the .* examples of a class is 0"),
+        (
+            WORDS | {"model": "cnn"},
+            "model: citeseer-words has 3703 features .* which cnn takes; expected mlp",
+        ),
+        (WORDS | {"pool": 2}, "pool: it changes pictures, and citeseer-words has features; leave it out"),
+        (WORDS | {"augment": True}, "augment: it changes pictures, and citeseer-words has features"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_by_name(changes, message):
     with pytest.raises(jaxarch.ArgumentError, match=message):
         plan_of(TOURNAMENT, dataclasses.replace(SMALL, **changes))
+
+
+def test_features_are_standardized_by_rows_that_may_be_trained_on(tmp_path):
+    x = np.random.default_rng(0).normal([5, -1, 0], [1e3, 1e-3, 0], (90, 3))
+    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(90) % 2)
+    task = task_of(ready(dataclasses.replace(SMALL, dataset=str(tmp_path / "mine.npz"))))
+    features, _ = task.problem.data
+    trained_on = np.delete(features, task.test, axis=0)
+    np.testing.assert_allclose(trained_on.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(trained_on.std(axis=0), [1, 1, 0], rtol=1e-3)
+    assert task.form() == "3 features"
+
+
+def test_words_are_learned_as_they_are():
+    features, _ = task_of(ready(dataclasses.replace(SMALL, **WORDS))).problem.data
+    assert np.unique(features).tolist() == [0, 1]
 
 
 @pytest.mark.long
