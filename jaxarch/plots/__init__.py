@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from jaxarch.plots._layers import layer_densities
     from jaxarch.plots._line_plots import convergence, convergence_grid, curves
     from jaxarch.plots._networks import architectures
-    from jaxarch.plots._regret_maps import regrets
     from jaxarch.plots._strategies import by_strategy, runtime
+    from jaxarch.plots._strategy_maps import connections_by_layer, regrets
     from jaxarch.plots._style import NotebookFigure, save
     from jaxarch.plots._sweeps import sweep
     from jaxarch.plots._unit_tracks import units
@@ -32,6 +32,7 @@ __all__ = [
     "architectures",
     "barriers",
     "by_strategy",
+    "connections_by_layer",
     "convergence",
     "convergence_grid",
     "cost",
@@ -67,8 +68,8 @@ _FILES = {
     "_layers": ("layer_densities",),
     "_line_plots": ("convergence", "convergence_grid", "curves"),
     "_networks": ("architectures",),
-    "_regret_maps": ("regrets",),
     "_strategies": ("by_strategy", "runtime"),
+    "_strategy_maps": ("connections_by_layer", "regrets"),
     "_style": ("NotebookFigure", "save"),
     "_sweeps": ("sweep",),
     "_unit_tracks": ("units",),

@@ -280,3 +280,16 @@ def test_regrets_are_drawn_by_group_and_task_with_the_best_framed_and_failures_m
 def test_regrets_that_are_none_are_refused(groups, message):
     with pytest.raises(ArgumentError, match=message):
         plots.regrets(groups)
+
+
+def test_a_layer_that_some_run_empties_is_framed_with_their_share():
+    layers = {"first": np.array([1200, 1300]), "second": np.array([0, 0, 3]), "third": np.array([0])}
+    (axes, *_) = plots.connections_by_layer({"learned": {"ours": {"density .1": layers}}}).axes
+    assert [one.get_text() for one in axes.texts][:3] == ["1,250", "0 (67%)", "0 (100%)"]
+    assert len(axes.patches) == 2
+
+
+@pytest.mark.parametrize("runs", [np.array([-1, 2]), np.array([]), np.array([np.nan]), 3])
+def test_connections_that_are_no_counts_of_runs_are_refused(runs):
+    with pytest.raises(ArgumentError, match="groups: 'a': 'b': 'c': 'd': expected"):
+        plots.connections_by_layer({"a": {"b": {"c": {"d": runs}}}})

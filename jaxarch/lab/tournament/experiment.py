@@ -22,7 +22,7 @@ from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.tournament import report as reports
 from jaxarch.lab.tournament.controls import AS_FOUND, controlled
 from jaxarch.lab.tournament.entrants import ENTRANTS, RANDOM, At, Entrant, Phase
-from jaxarch.lab.tournament.matches import Played, play, play_own, table_of
+from jaxarch.lab.tournament.matches import Played, layers_of, play, play_own, table_of
 from jaxarch.lab.tournament.own import FAMILY, Own, digest_of, read_own
 from jaxarch.lab.tournament.settings import TournamentSettings
 from jaxarch.lab.tournament.task import Task, task_of
@@ -109,7 +109,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     game = Game(task, {mine.name: mine for mine in own})
     load = partial(_load, settings, pictures, *_text_of(settings.own))
     options: dict[str, Any] = {"progress": context.progress, "spread": context.spread}
-    tables, tried, controls = [], [], []
+    tables, layers, tried, controls = [], [], [], []
     numbers: dict[str, float] = {}
     for part, found in parts.run(_parts(game, file), game, load, **options):
         name = part.settings
@@ -120,11 +120,14 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
             of = _task_of(name, game)
             numbers = numbers if settings.tune else defaults(_entrant(name), of)
             tables.append(table_of(name, _entrant(name), found, of).assign(**numbers))
+            if name != reports.DENSE:
+                layers.append(layers_of(name, _entrant(name).family, found, task))
         elif part.function is _plays_own:
             tables.append(_own_table(game.own[name], found, task))
+            layers.append(layers_of(game.own[name].name, FAMILY, found, task))
         else:
             controls.append(found)
-    written = {reports.TRIALS: tried, reports.CONTROLS: controls}
+    written = {reports.LAYERS: layers, reports.TRIALS: tried, reports.CONTROLS: controls}
     by_name = {name: pd.concat(made, ignore_index=True) for name, made in written.items() if made}
     outcome = statistics(settings, pd.concat(tables, ignore_index=True), by_name)
     about = {
@@ -395,6 +398,6 @@ EXPERIMENT = Experiment(
     duration,
     reports.charts,
     statistics,
-    run_tables=(reports.CONTROLS,),
+    run_tables=(reports.LAYERS, reports.CONTROLS),
     spreads=True,
 )

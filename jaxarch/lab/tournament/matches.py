@@ -19,8 +19,10 @@ from jaxarch import (
     TrainingInfo,
     evaluate,
     layer_density,
+    named_leaves,
     over_seeds,
     retrain,
+    select,
 )
 from jaxarch.lab.tournament.entrants import At, Entrant, Phase
 from jaxarch.lab.tournament.own import Own
@@ -211,6 +213,17 @@ def table_of(name: str, entrant: Entrant, played: Played, task: Task) -> pd.Data
         seconds=played.seconds,
         compile_seconds=float(played.compile_seconds),
     )
+
+
+def layers_of(name: str, family: str, played: Played, task: Task) -> pd.DataFrame:
+    """Build one row a run and layer: the connections that are left."""
+    runs = grid(task, np.arange(task.settings.seeds)).assign(strategy=name, family=family)
+    sizes = {path: leaf.size for path, leaf in named_leaves(select(task.params)).items()}
+    rows = [
+        runs.assign(layer=path, connections=np.rint(np.asarray(of, np.float64) * sizes[path]).astype(int))
+        for path, of in played.layers.items()
+    ]
+    return pd.concat(rows, ignore_index=True)
 
 
 def _work(phase: Phase, whole: float, masked: float, batch: int) -> float:

@@ -27,7 +27,10 @@ WHOLE = "random"
 REFERENCE = "random ERK"
 """The method that the report compares with every other; a file has all pairs."""
 CIFAR_NOTE = "! this copy of CIFAR-10 may come from lossy JPEGs: see `jaxarch data cifar10`"
-COMPARISONS, RANKS, TRIALS, CONTROLS = "comparisons.csv", "ranks.csv", "trials.csv", "controls.csv"
+COMPARISONS, RANKS, TRIALS = "comparisons.csv", "ranks.csv", "trials.csv"
+CONTROLS, LAYERS = "controls.csv", "layers.csv"
+MOST_COLUMNS = 40
+"""Largest number of layers times densities that the figure of layers has room for."""
 AGAINST = {
     "density": "density",
     "cost": "multiply-adds of training, relative to the dense network",
@@ -110,6 +113,9 @@ def report(results: Results) -> list[RenderableType]:
         results.draw(plots.ranks(found, title), "ranks")
         made.insert(-1, _test(found))
     _draw(results, table, title)
+    layers = results.read(LAYERS)
+    if layers["layer"].nunique() * layers["density"].nunique() <= MOST_COLUMNS:
+        results.draw(plots.connections_by_layer(_by_layer(layers, order), title), "layers")
     comparisons = results.read(COMPARISONS)
     if REFERENCE in set(comparisons["first"]) | set(comparisons["second"]):
         made.append(_against(comparisons, order))
@@ -315,6 +321,24 @@ def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
             beside[REFERENCE] = points(REFERENCE, column)
         figure = plots.trade_offs(panels, words, "test accuracy", title, (True, False), beside, shares=True)
         results.draw(figure, column)
+
+
+def _by_layer(layers: pd.DataFrame, order: list[str]) -> dict[str, Any]:
+    """Arrange the connections for the figure: by family, method, density and layer."""
+    groups: dict[str, Any] = {}
+    by_name = dict(iter(layers.groupby("strategy", sort=False)))
+    for name in order:
+        if name not in by_name:
+            continue
+        rows = by_name[name]
+        groups.setdefault(str(rows["family"].iloc[0]), {})[name] = {
+            f"density {density:g}": {
+                str(layer).removesuffix("/kernel"): of["connections"].to_numpy()
+                for layer, of in here.groupby("layer", sort=False)
+            }
+            for density, here in rows.groupby("density", sort=False)
+        }
+    return groups
 
 
 def _with_cost(table: pd.DataFrame) -> pd.DataFrame:

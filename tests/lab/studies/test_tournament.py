@@ -203,6 +203,14 @@ def test_every_network_has_exactly_the_density_asked_for(table):
 
 
 @pytest.mark.long
+def test_the_connections_of_its_layers_are_those_of_a_network(folder, table):
+    by_layer = (
+        pd.read_csv(folder / "layers.csv").groupby(["strategy", "density", "seed"])["connections"].sum()
+    )
+    measured = table[table["strategy"] != DENSE].set_index(by_layer.index.names)["measured_density"] * 7400
+    np.testing.assert_allclose(by_layer.sort_index(), measured.sort_index(), atol=1e-2)
+
+
 def test_there_is_a_row_for_every_method_density_and_seed_and_for_the_dense_network(table):
     counts = table.groupby("strategy").size()
     assert counts.drop(DENSE).to_dict() == dict.fromkeys([*METHODS, "even layers"], 4)
