@@ -85,6 +85,9 @@ EXPERIMENTS = {
     "analysis.architectures": (
         "the masks that a method finds for different seeds: how much they agree up to the order of units"
     ),
+    "analysis.robustness": (
+        "how far pixels may change before the class does, proven and attacked, against density and method"
+    ),
     "theory.temperature_ratio": (
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),

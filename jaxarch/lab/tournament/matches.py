@@ -26,7 +26,7 @@ from jaxarch import (
 )
 from jaxarch.lab.tournament.entrants import At, Entrant, Phase
 from jaxarch.lab.tournament.own import Own
-from jaxarch.lab.tournament.task import Task
+from jaxarch.lab.tournament.task import PictureTask, Task
 from jaxarch.masks import density
 from jaxarch.transforms import of_density
 
@@ -65,7 +65,7 @@ class Played(NamedTuple):
     compile_seconds: Any
 
 
-def grid(task: Task, seeds: np.ndarray) -> pd.DataFrame:
+def grid(task: PictureTask[Any], seeds: np.ndarray) -> pd.DataFrame:
     """List the density and seed of each run: all seeds at the largest density first."""
     densities = task.settings.densities
     return pd.DataFrame({"density": np.repeat(densities, len(seeds)), "seed": np.tile(seeds, len(densities))})
@@ -80,7 +80,7 @@ def play(
     *,
     test: bool = True,
 ) -> Played:
-    """Search and train at all densities.
+    """Search, train and measure at all densities.
 
     Args:
       entrant: the method.
@@ -90,6 +90,18 @@ def play(
       options: options of `over_seeds`.
       test: whether the networks are tested.
     """
+    network, reports = trained(entrant, task, seeds, values, options)
+    return measured(network, task, grid(task, seeds)["seed"].to_numpy(), reports, test=test)
+
+
+def trained(
+    entrant: Entrant,
+    task: PictureTask[Any],
+    seeds: np.ndarray,
+    values: Mapping[str, np.ndarray],
+    options: Mapping[str, Any],
+) -> tuple[Network, list[Report]]:
+    """Search and train at all densities, with the arguments of `play`; return one run per row of `grid`."""
     settings, runs = task.settings, grid(task, seeds)
     count = len(settings.densities)
     tiled = {name: jnp.tile(jnp.asarray(of, jnp.float32), count) for name, of in values.items()}
@@ -117,7 +129,7 @@ def play(
         network = run(entrant.find, runs["seed"].to_numpy(), tiled)
     if entrant.finish is not None:
         network = run(entrant.finish, runs["seed"].to_numpy(), tiled, network)
-    return measured(network, task, runs["seed"].to_numpy(), reports, test=test)
+    return network, reports
 
 
 def stacked(network: Network, densities: tuple[float, ...]) -> Network:

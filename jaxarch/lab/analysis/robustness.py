@@ -1,0 +1,417 @@
+"""Robustness of pruned networks: radii that are proven, radii that attacks leave, and slopes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jax import Array
+from rich.console import RenderableType
+from scipy import stats
+
+from jaxarch import ArgumentError, Network, Progress, PyTree, evaluate, plots
+from jaxarch.io import digest
+from jaxarch.lab.analysis.radii import radii
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_distinct, check_known
+from jaxarch.lab.harness import (
+    Context,
+    Experiment,
+    Outcome,
+    Part,
+    Parts,
+    PartSettings,
+    Results,
+    Work,
+    finding,
+    paired,
+    tables,
+)
+from jaxarch.lab.harness.at_worker import check_same
+from jaxarch.lab.harness.results import failures
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.pruning.settings import check_share
+from jaxarch.lab.tournament.entrants import ENTRANTS
+from jaxarch.lab.tournament.matches import READS, TEST_BATCH, grid, trained
+from jaxarch.lab.tournament.names import explain
+from jaxarch.lab.tournament.report import DENSE, WHOLE
+from jaxarch.lab.tournament.settings import PictureTrainingSettings
+from jaxarch.lab.tournament.task import PictureTask, prepare
+from jaxarch.masks import check_temperatures
+
+METHODS = (
+    "random ERK",
+    "SNIP",
+    "SynFlow",
+    "RigL",
+    "gradual magnitude",
+    "two-temperature trained",
+    "two-temperature",
+)
+COMPARISONS = "comparisons.csv"
+MEASURED = {
+    "accuracy": "test accuracy",
+    "proven": "proven radius",
+    "attacked": "radius that attacks leave",
+    "slope": "slope",
+}
+"""Quantities of a run, by their columns; radii and slopes are medians over the examples that are right."""
+COLUMNS = (*MEASURED, "certified", "withstanding")
+"""Also the shares of examples whose proven and whose attacked radius reach the one of the settings."""
+WIDTHS = {"mlp": (40, 40)}
+SUITS_ALL: dict[str, Any] = {"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 5}
+SUITS: dict[str, dict[str, Any]] = {
+    "mnist": {"model": "lenet", "steps": 5000, "rate": 1.2e-3, "seeds": 3},
+}
+"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RobustnessSettings(PartSettings, PictureTrainingSettings):
+    """Settings of `jaxarch run analysis.robustness`, changed with `--set NAME=VALUE`.
+
+    Values that are empty, 0 or `auto` become the data set's defaults.
+
+    Attributes:
+      model: the parent of all networks: an mlp of `widths`, or LeNet-300-100.
+      methods: methods of the tournament. The dense network is always beside them.
+      densities: shares of the connections that are kept.
+      steps: gradient steps of a phase; a network has two.
+      hard: the inverse temperature of two-temperature's masks in the loss.
+      soft: the inverse temperature of the masks that its gradient passes through, at most `hard`.
+      examples: test pictures whose radii are bounded.
+      radius: the largest change of a pixel at which slopes are bounded, as a share of the range of pixels.
+      rounds: halvings that find a radius; it is exact to `2**-rounds`.
+      attacks: steps of projected gradients of each attack.
+    """
+
+    model: Literal["auto", "mlp", "lenet"] = "auto"
+    methods: tuple[str, ...] = METHODS
+    densities: tuple[float, ...] = (0.5, 0.2, 0.05)
+    hard: float = 50.0
+    soft: float = 5.0
+    examples: int = 50
+    radius: float = 0.02
+    rounds: int = 12
+    attacks: int = 20
+
+    budget: ClassVar[str] = "equal"
+    """Budget of a network, as in a tournament."""
+
+    def complete(self) -> Self:
+        """Fill in the data set's defaults."""
+        settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
+        widths = self.widths or WIDTHS.get(settings.model, ())
+        return dataclasses.replace(
+            settings, widths=widths, densities=tuple(sorted(settings.densities, reverse=True))
+        )
+
+    def which_parts(self) -> tuple[str, ...]:
+        """Name the setting that selects parts: each method is one."""
+        return ("methods",)
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_known("model", (self.model,), ("mlp", "lenet"))
+        check_known("methods", self.methods, ENTRANTS)
+        check_distinct("methods", self.methods)
+        self.check_numbers(check_share, "densities")
+        self.check_each(check_count, "examples", "rounds", "attacks")
+        self.check_each(check_share, "radius")
+        check_temperatures(self.hard, self.soft)
+        if self.seeds < 2:
+            raise ArgumentError(f"seeds: expected at least 2, for pairs of runs, got {self.seeds}")
+
+
+Task = PictureTask[RobustnessSettings]
+
+
+def plan(settings: RobustnessSettings) -> list[str]:
+    """Describe the trainings, and the radii to be bounded."""
+    task = prepare(settings)
+    examples = len(_examples(task)[1])
+    return [
+        f"parent: {in_words(settings)}, {task.connections} connections; {task.form()}",
+        f"methods: {', '.join((DENSE, *settings.methods))}; densities "
+        f"{', '.join(f'{density:g}' for density in settings.densities)}; {settings.seeds} seeds; phases of "
+        f"{settings.steps} steps of batch {settings.batch_size}",
+        f"radii of {examples} test pictures of each network: {settings.rounds} boxes bounded and "
+        f"{settings.rounds} attacked by {settings.attacks} steps; slopes at radius {settings.radius:g}",
+    ]
+
+
+def run(settings: RobustnessSettings, context: Context) -> Outcome:
+    """Train by every method, bound radii and slopes, and compare."""
+    study = Study.of(settings)
+    task = study.task
+    pictures = digest(task.images.x, task.images.y)
+    parts = Parts(settings, experiment=context.experiment, pictures=pictures)
+    methods = [Part(name, _measured, name) for name in (DENSE, *settings.methods)]
+    load = partial(_load, settings, pictures)
+    made = parts.run(methods, study, load, progress=context.progress, spread=context.spread)
+    table = pd.concat([rows for _, rows in made], ignore_index=True)
+    compared = _comparisons(table)
+    facts = {
+        "pictures": {"name": settings.dataset, "sha256": pictures},
+        "connections": task.connections,
+        "examples": len(_examples(task)[1]),
+    }
+    return Outcome(table, _findings(table, compared), tables={COMPARISONS: compared}, facts=facts)
+
+
+def _load(settings: RobustnessSettings, pictures: str) -> Study:
+    """Load what the parts need, in another process.
+
+    Raises:
+      ArgumentError: the pictures loaded here differ.
+    """
+    study = Study.of(settings)
+    check_same(settings.dataset, digest(study.task.images.x, study.task.images.y), pictures)
+    return study
+
+
+def _examples(task: Task) -> tuple[Array, Array]:
+    """Return evenly spaced test pictures, their pixels as shares of the range of all pixels, and classes."""
+    rows = task.test[
+        np.linspace(0, len(task.test) - 1, min(task.settings.examples, len(task.test))).astype(int)
+    ]
+    least, most = int(task.images.x.min()), int(task.images.x.max())
+    pixels = (task.images.x[rows].astype(np.float32) - least) / (most - least)
+    return jnp.asarray(pixels), jnp.asarray(task.images.y[rows])
+
+
+class Scaled:
+    """A network on pixels between 0 and 1, made of one that takes what its problem gathers.
+
+    Args:
+      task: the task. One object serves all methods, so that they share one program.
+    """
+
+    def __init__(self, task: Task) -> None:
+        pixels, problem = task.images.x, task.problem
+        ends = np.stack([np.full_like(pixels[0], end) for end in (pixels.min(), pixels.max())])
+        low_and_high, self.labels = problem.gather(
+            (jnp.asarray(ends), jnp.zeros(2, jnp.int32)), None, jnp.arange(2)
+        )
+        self.low, high = low_and_high[:1], low_and_high[1:]
+        self.range = high - self.low
+        assert problem.predict is not None
+        self.predict, (_, self.state) = problem.predict, problem.init(jax.random.key(0))
+
+    def __call__(self, params: PyTree, example: Array) -> Array:
+        """Return the logits of one example."""
+        batch = self.low + self.range * example[None], self.labels[:1]
+        logits: Array = self.predict(params, self.state, batch)
+        return logits[0]
+
+
+class Study(NamedTuple):
+    """What the parts of the study share.
+
+    Attributes:
+      task: the task.
+      logits: the parent on pixels between 0 and 1.
+    """
+
+    task: Task
+    logits: Scaled
+
+    @classmethod
+    def of(cls, settings: RobustnessSettings) -> Study:
+        """Load the task."""
+        task = prepare(settings)
+        return cls(task, Scaled(task))
+
+
+def _measured(study: Study, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    """Train by one method, and measure each run: a row a density and seed."""
+    task, settings = study.task, study.task.settings
+    if name == DENSE:
+        task = task._replace(settings=dataclasses.replace(settings, densities=(1.0,)))
+    entrant, seeds = ENTRANTS[WHOLE if name == DENSE else name], np.arange(settings.seeds)
+    own = 0.0 if entrant.own is None else entrant.own[1]
+    values = {"rate": np.full(len(seeds), settings.rate), "own": np.full(len(seeds), own)}
+    options = {"name": name, "progress": work.progress, "checkpoint": work.checkpoint, **settings.width()}
+    network, _ = trained(entrant, task, seeds, values, options)
+    runs = grid(task, seeds)
+    problem = task.learning(runs["seed"].to_numpy())
+    outputs = evaluate(READS, network, problem, task.test, batch_size=TEST_BATCH)
+    accuracy = (outputs.argmax(-1) == task.images.y[task.test]).mean(axis=-1)
+    failed, rows = np.asarray(network.info.failed_at), []
+    for index in range(len(runs)):
+        of = {} if failed[index] >= 0 else {"accuracy": accuracy[index], **_radii(study, network, index)}
+        rows.append({**dict.fromkeys(COLUMNS, np.nan), **of, "failed_at": int(failed[index])})
+        if work.progress is not None:
+            work.progress(Progress(f"{name}, radii", index + 1, len(runs), 0, 1, 1, None))
+    return pd.concat([runs.assign(strategy=name, family=entrant.family), pd.DataFrame(rows)], axis=1)
+
+
+def _radii(study: Study, network: Network, index: int) -> dict[str, float]:
+    """Bound the radii and slopes of a run: medians of right examples, and shares of all examples."""
+    settings = study.task.settings
+    found = radii(
+        study.logits,
+        jax.tree.map(lambda leaf: leaf[index], network.params),
+        *_examples(study.task),
+        jnp.float32(settings.radius),
+        rounds=settings.rounds,
+        attacks=settings.attacks,
+    )
+    proven, attacked, slope = map(np.asarray, found)
+    if (proven > attacked).any():
+        raise AssertionError("a proven radius is above that of a change that was found; please report this")
+    right = attacked > 0
+    medians = (np.median(of[right]) if right.any() else np.nan for of in (proven, attacked, slope))
+    shares = (np.mean(proven >= settings.radius), np.mean(attacked > settings.radius))
+    return dict(zip(COLUMNS[1:], map(float, (*medians, *shares)), strict=True))
+
+
+def _comparisons(runs: pd.DataFrame) -> pd.DataFrame:
+    """Compare each method with the dense network, seed by seed, in each quantity at each density."""
+    dense = runs[runs["strategy"] == DENSE].set_index("seed")
+    rows = []
+    for (name, density), of in runs[runs["strategy"] != DENSE].groupby(["strategy", "density"], sort=False):
+        by_seed = of.set_index("seed")
+        for quantity in MEASURED:
+            row = paired.difference(by_seed[quantity], dense[quantity])
+            kept = {key: value for key, value in row.items() if key not in ("first", "second")}
+            rows.append({"strategy": name, "density": density, "quantity": quantity, **kept})
+    table = pd.DataFrame(rows).assign(p_adjusted=np.nan)
+    # One question has all methods and densities; each quantity is a question of its own.
+    for _, of in table[table["p"].notna()].groupby("quantity"):
+        table.loc[of.index, "p_adjusted"] = stats.false_discovery_control(of["p"], method="by")
+    return table
+
+
+def _findings(runs: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any]]:
+    """Report every quantity of each method and density, and its difference to the dense network."""
+    found = [
+        finding(f"{words} of {name}, density {density:g}", of[quantity])
+        for (name, density), of in runs.groupby(["strategy", "density"], sort=False)
+        for quantity, words in MEASURED.items()
+        if of[quantity].notna().any()
+    ]
+    return found + [
+        finding(
+            f"{MEASURED[row['quantity']]} of {row['strategy']} minus that of the dense network, density "
+            f"{row['density']:g}",
+            row,
+        )
+        for _, row in compared.iterrows()
+    ]
+
+
+def conclusion(results: Results) -> Iterable[str]:
+    """Compare proven radii with the dense network's, and tell how close bounds and attacks are."""
+    settings, table, compared = results.settings, results.table, results.read(COMPARISONS)
+    dense = table[table["strategy"] == DENSE]
+    sparse = table[table["strategy"] != DENSE]
+    yield (
+        f"{settings['dataset']}, {in_words(settings)}: the dense network's class withstands every change of "
+        f"all pixels by {tables.inline(dense['proven'], '.4f')} of their range (median of its right ones of "
+        f"{results.manifest['examples']} pictures; [quartiles] of {settings['seeds']} seeds), and attacks leave "
+        f"{tables.inline(dense['attacked'], '.4f')}."
+    )
+    of = compared[compared["quantity"] == "proven"]
+    for density, rows in of.groupby("density", sort=False):
+        told = ", ".join(
+            f"{row['strategy']} {paired.in_words(row, '.4f', 'p_adjusted')}" for _, row in rows.iterrows()
+        )
+        yield f"Proven radius minus the dense network's, density {density:g}: {told}."
+    share = (sparse["proven"] / sparse["attacked"]).groupby(sparse["density"]).median()
+    whole = (dense["proven"] / dense["attacked"]).median()
+    told = ", ".join(f"{value:.2f} at {density:g}" for density, value in share[::-1].items())
+    yield f"Proven radii are {whole:.2f} of those that attacks leave for the dense network; {told} (medians)."
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw radii and slopes against density, and radii against accuracy, and tabulate them."""
+    settings, table = results.settings, results.table
+    title = f"{settings['dataset']}, {in_words(settings)}"
+    radii = {MEASURED[column]: _points(table, "density", column) for column in ("proven", "attacked")}
+    share = "radius, share of the range of pixels"
+    results.draw(plots.trade_offs(radii, "density", share, title, (True, False), columns=2), "radii")
+    slopes = _points(table, "density", "slope")
+    label = f"slope within {settings['radius']:g}"
+    results.draw(plots.trade_off(slopes, "density", label, title, logarithmic=(True, True)), "slopes")
+    traded = _points(table, "accuracy", "proven")
+    results.draw(plots.trade_off(traded, "test accuracy", "proven radius", title), "accuracy")
+    return [
+        _table(table, settings["radius"], title),
+        *explain([str(name) for name in table["strategy"].unique() if name != DENSE]),
+        f"- {DENSE}: the whole network, trained for as long as a method that trains once",
+        "- proven radius: no change of pixels by so much, as a share of their range, alters the class",
+        "- radius that attacks leave: the least at which projected gradients found a change of the class",
+        f"- slope: no logit changes by more than this times the largest change of a pixel, within "
+        f"{settings['radius']:g} of a picture",
+        "- radii and slopes are medians of the pictures whose class is right; shares are of all pictures",
+        *failures(table.groupby("strategy", sort=False)),
+    ]
+
+
+def _points(table: pd.DataFrame, x: str, y: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return two quantities of each method, of shape (seeds, densities)."""
+    points = {}
+    for name, rows in table.assign(at=table["density"]).groupby("strategy", sort=False):
+        wide = {column: rows.pivot(index="seed", columns="at", values=column) for column in (x, y)}
+        points[str(name)] = wide[x].to_numpy(float), wide[y].to_numpy(float)
+    return points
+
+
+def _table(table: pd.DataFrame, radius: float, title: str) -> Table:
+    """Tabulate radii, slopes and shares of pictures by method and density."""
+    rows = [
+        (
+            f"{name}, {density:g}",
+            tables.spread(of["accuracy"], ".3f"),
+            *(tables.spread(of[column], ".4f") for column in ("proven", "attacked")),
+            tables.spread(of["slope"], ".1f"),
+            *(tables.median(of[column], ".2f") for column in ("certified", "withstanding")),
+        )
+        for (name, density), of in table.groupby(["strategy", "density"], sort=False)
+    ]
+    columns = (
+        "method, density",
+        *MEASURED.values(),
+        f"right and proven at {radius:g}",
+        f"not broken at {radius:g}",
+    )
+    return tables.table(f"{title}: median [quartiles] over seeds", columns, rows)
+
+
+def charts(results: Results) -> list[Chart]:
+    """Chart the proven radius and the slope of every run against density."""
+    title = f"{results.settings['dataset']}, {in_words(results.settings)}"
+    return [
+        Chart(
+            f"{title}: {MEASURED[column]}",
+            results.table,
+            "density",
+            column,
+            "strategy",
+            labels={**MEASURED, "strategy": "method"},
+            tells=("seed", "accuracy"),
+            logarithmic=(True, column == "slope"),
+        )
+        for column in ("proven", "slope")
+    ]
+
+
+EXPERIMENT = Experiment(
+    __name__,
+    RobustnessSettings,
+    plan,
+    run,
+    report,
+    conclusion,
+    charts=charts,
+    spreads=True,
+)
