@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxarch._internal.errors import ArgumentError, check_count, check_flag, real_number
+from jaxarch.metrics import quartiles
 from jaxarch.plots import _arguments as arguments
 from jaxarch.plots._arguments import flags, nested, numbers, optional
 from jaxarch.plots._style import STYLE, NotebookFigure, log_scale, logit_scale, look
@@ -161,8 +162,8 @@ def _scale(axes: Any, logarithmic: tuple[bool, bool]) -> None:
 
 def _draw(axes: Any, name: str, quantities: tuple[np.ndarray, np.ndarray], **line: Any) -> None:
     """Draw medians as joined points, with bars between the quartiles."""
-    (low_x, at_x, high_x), (low_y, at_y, high_y) = (
-        np.nanpercentile(runs, (25, 50, 75), axis=0) for runs in quantities
+    (at_x, low_x, high_x), (at_y, low_y, high_y) = (
+        np.transpose([quartiles(setting) for setting in runs.T]) for runs in quantities
     )
     axes.errorbar(
         at_x,

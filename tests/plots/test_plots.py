@@ -282,6 +282,12 @@ def test_regrets_that_are_none_are_refused(groups, message):
         plots.regrets(groups)
 
 
+def test_a_setting_in_which_all_runs_failed_has_no_point():
+    x, y = np.array([[0.1, 0.5], [0.1, 0.5]]), np.array([[np.nan, 0.9], [np.nan, 0.7]])
+    (line, *_) = plots.trade_off({"ours": (x, y)}, "density", "accuracy").axes[0].lines
+    assert np.isnan(line.get_ydata()).tolist() == [True, False]
+
+
 def test_a_layer_that_some_run_empties_is_framed_with_their_share():
     layers = {"first": np.array([1200, 1300]), "second": np.array([0, 0, 3]), "third": np.array([0])}
     (axes, *_) = plots.connections_by_layer({"learned": {"ours": {"density .1": layers}}}).axes

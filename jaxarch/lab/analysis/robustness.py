@@ -314,11 +314,11 @@ def conclusion(results: Results) -> Iterable[str]:
     settings, table, compared = results.settings, results.table, results.read(COMPARISONS)
     dense = table[table["strategy"] == DENSE]
     sparse = table[table["strategy"] != DENSE]
+    proven, attacked = (tables.inline(dense[column], ".4f") for column in ("proven", "attacked"))
     yield (
         f"{settings['dataset']}, {in_words(settings)}: the dense network's class withstands every change of "
-        f"all pixels by {tables.inline(dense['proven'], '.4f')} of their range (median of its right ones of "
-        f"{results.manifest['examples']} pictures; [quartiles] of {settings['seeds']} seeds), and attacks leave "
-        f"{tables.inline(dense['attacked'], '.4f')}."
+        f"all pixels by {proven} of their range, and attacks leave {attacked} (medians of its right ones of "
+        f"{results.manifest['examples']} pictures; [quartiles] of {settings['seeds']} seeds)."
     )
     of = compared[compared["quantity"] == "proven"]
     for density, rows in of.groupby("density", sort=False):
