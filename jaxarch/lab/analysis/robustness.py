@@ -214,7 +214,7 @@ class Scaled:
 
 
 class Study(NamedTuple):
-    """What the parts of the study share.
+    """Data that all parts of the study share.
 
     Attributes:
       task: the task.
