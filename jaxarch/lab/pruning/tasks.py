@@ -158,8 +158,9 @@ def moments_of(features: np.ndarray) -> Moments:
     """
     if np.isin(features, (0, 1)).all():
         return np.float32(0), np.float32(1)
-    std = features.std(axis=0)
-    return features.mean(axis=0), np.where(std > 0, std, np.float32(1))
+    # Sums of many float32 along the first axis lose digits.
+    mean, std = (of(axis=0, dtype=np.float64).astype(np.float32) for of in (features.mean, features.std))
+    return mean, np.where(std > 0, std, np.float32(1))
 
 
 def _rows(
