@@ -452,7 +452,8 @@ def _said(strategies: Any, inputs: Inputs, options: FitOptions) -> dict[str, Any
 _FUNCTIONS = ("init", "loss", "gather", "predict", "metrics", "descent")
 
 
-@partial(jax.jit, static_argnames=("index",))
+# The index is traced, so all stages of all strategies share one program.
+@jax.jit
 def _stage_keys(keys: Array, index: int) -> Array:
     return jax.vmap(lambda key: stage_key(key, index))(keys)
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compilations import compilations
 from small import RUNS, close, keys, problem, same, task
 
 import jaxarch
@@ -60,6 +61,16 @@ def test_strategies_that_begin_alike_share_the_beginning_exactly():
     reports = [together[n][1] for n in ("real", "real->bin")]
     assert reports[0].stages[0] is reports[1].stages[0]
     assert reports[1].seconds > reports[0].seconds
+
+
+def test_all_stages_of_a_chain_take_their_keys_from_one_program():
+    drawn = lambda key, problem: jaxarch.Network({"w": jax.random.normal(key)})  # noqa: E731
+    again = lambda key, problem, network: drawn(key, problem)  # noqa: E731
+    five = jax.random.split(jax.random.key(0), 5)
+    with compilations() as seen:
+        found, _ = jaxarch.over_seeds(jaxarch.chain(drawn, again, again), five, problem(runs=5))
+    assert seen.count("jit(_stage_keys)") <= 1
+    assert found.params["w"][0] == jax.random.normal(jax.random.fold_in(five[0], 2))
 
 
 def test_runs_with_different_keys_differ_and_with_equal_keys_are_equal():
