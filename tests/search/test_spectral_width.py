@@ -12,31 +12,42 @@ from small import keys, linear_problem, same
 import jaxarch
 from jaxarch import spectral
 from jaxarch.search import spectral_width
-from jaxarch.search._spectral_width import fewest_within
+from jaxarch.search._spectral_width import Widths, fewest_within
 
 NET = jaxarch.spectral_network((2, 6, 5, 1), form="gated", bias=True)
 
 
-def bent(steps, net=NET, scale=1.0):
-    """y = |x_1| + |x_2|, which skip connections and two neurons compute."""
+def weighed(outputs, y):
+    """The squared error by the first column, times the second one."""
+    return y[..., 1:] * optax.squared_error(outputs, y[..., :1])
+
+
+def bent(steps, scales=()):
+    """y = |x_1| + |x_2|, which skip connections and two neurons compute; each run may scale its loss."""
     x = np.random.default_rng(0).uniform(-1, 1, (300, 2)).astype(np.float32)
+    y = np.abs(x).sum(axis=1, keepdims=True)
+    blocks = [np.hstack([y, np.full_like(y, scale)]) for scale in scales or (1,)]
+    first = 300 * np.arange(len(scales))[:, None] if scales else 0
     return jaxarch.supervised(
-        net,
-        (x, np.abs(x).sum(axis=1, keepdims=True)),
-        loss=lambda outputs, y: scale * optax.squared_error(outputs, y),
+        NET,
+        (np.concatenate([x] * len(blocks)), np.concatenate(blocks)),
+        loss=weighed,
         optimizer=optax.adam(1e-2),
         steps=steps,
         batch_size=50,
-        train=np.arange(200),
-        validation=np.arange(200, 300),
+        train=first + np.arange(200),
+        validation=first + np.arange(200, 300),
     )
 
 
 @pytest.fixture(scope="module")
 def found():
-    """A problem, and the networks of three runs after four rounds of a few steps."""
-    problem = bent(100)
-    return problem, jaxarch.over_seeds(spectral_width(4, strength=1e-2, growth=3.0), keys(3), problem)[0]
+    """A problem, and the networks of four runs after four rounds of a few steps.
+
+    The last two runs have one key, and the last one has 8 times the loss.
+    """
+    problem, search = bent(100, scales=(1, 1, 1, 8)), spectral_width(4, strength=1e-2, growth=3.0)
+    return problem, jaxarch.over_seeds(search, keys(3)[np.array([0, 1, 2, 2])], problem)[0]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +73,7 @@ def test_the_fewest_neurons_within_a_share_of_the_linear_loss_are_chosen(counts,
 def test_strengths_are_shares_of_the_loss_without_neurons_and_grow(found):
     info = found[1].info
     shares = np.asarray(info["strengths"] / info["width_losses"][:, :1])
-    np.testing.assert_allclose(shares, [[0, 1e-2, 3e-2, 9e-2, 27e-2]] * 3, rtol=1e-5)
+    np.testing.assert_allclose(shares, [[0, 1e-2, 3e-2, 9e-2, 27e-2]] * 4, rtol=1e-5)
 
 
 def test_no_round_has_more_neurons_than_the_one_before(found):
@@ -75,10 +86,11 @@ def test_no_round_has_more_neurons_than_the_one_before(found):
 
 def test_the_chosen_network_is_the_candidate_of_its_round(found):
     problem, networks = found
-    for run in range(3):
+    loss_of = jax.jit(problem.objective)
+    for run in range(4):
         network = networks.of_run(run)
         chosen = int(network.info["chosen"])
-        loss = problem.objective(network.params, network.state, problem.validation)
+        loss = loss_of(network.params, network.state, problem.of_run(run).validation)
         assert float(loss) == pytest.approx(float(network.info["width_losses"][chosen]), rel=1e-5)
         assert network[jaxarch.NeuronMask].count() == network.info["neurons"][chosen]
         kept = network[jaxarch.NeuronMask].kept["eigenvalues"]
@@ -87,11 +99,12 @@ def test_the_chosen_network_is_the_candidate_of_its_round(found):
 
 def test_the_loss_without_neurons_is_that_of_a_linear_model(found):
     problem, networks = found
-    x, y = (np.asarray(part) for part in problem.data)
+    x, y = (np.asarray(part)[:300] for part in problem.data)
     x = np.concatenate([x, np.ones((300, 1))], axis=1)
-    fitted = np.linalg.lstsq(x[:200], y[:200], rcond=None)[0]
-    least = np.mean((x[200:] @ fitted - y[200:]) ** 2)
-    np.testing.assert_allclose(networks.info["width_losses"][:, 0], least, rtol=0.15)
+    fitted = np.linalg.lstsq(x[:200], y[:200, :1], rcond=None)[0]
+    least = np.mean((x[200:] @ fitted - y[200:, :1]) ** 2)
+    found_losses = networks.info["width_losses"][:, 0] / np.array([1, 1, 1, 8])
+    np.testing.assert_allclose(found_losses, least, rtol=0.15)
 
 
 def test_a_search_of_widths_reports_no_dead_start_and_leaves_nothing_of_its_rounds(found):
@@ -102,43 +115,66 @@ def test_a_search_of_widths_reports_no_dead_start_and_leaves_nothing_of_its_roun
 
 
 def test_strengths_follow_the_scale_of_the_loss(found):
-    search = spectral_width(4, strength=1e-2, growth=3.0)
-    scaled, _ = jaxarch.over_seeds(search, keys(3), bent(100, scale=8.0))
-    np.testing.assert_allclose(scaled.info["strengths"], 8 * found[1].info["strengths"], rtol=1e-2)
+    *_, one, scaled = found[1].info["strengths"]
+    np.testing.assert_allclose(scaled, 8 * one, rtol=1e-2)
 
 
-def test_a_tolerance_of_the_whole_linear_loss_leaves_no_neuron(found):
-    network, _ = jaxarch.over_seeds(
-        lambda tolerance: spectral_width(1, tolerance=tolerance),
-        jnp.stack([keys(3)[0]] * 2),
-        bent(100),
-        jnp.asarray([0.0, 1.0]),
+@pytest.fixture(scope="module")
+def stages():
+    """The stages of one round as compiled functions, and a problem of one step."""
+    problem, (begin, training, linear, _, fewer, _, keep, *_) = (
+        bent(1),
+        spectral_width(1, recruit_tolerance=0.0).stages,
     )
-    assert network.info["chosen"].tolist() == [1, 0]
-    assert network[jaxarch.NeuronMask].count().tolist()[1] == 0
+    made = begin, training, linear, fewer, keep
+    return [jax.jit(lambda key, network, stage=stage: stage(key, problem, network)) for stage in made]
 
 
-def test_rounds_begin_with_the_neurons_of_a_given_network():
+def test_rounds_begin_with_the_neurons_of_a_given_network(stages):
+    begin, training, linear, fewer, _ = stages
+    key = jax.random.key(0)
     params, state = NET.init(jax.random.key(1))
     kept = {"eigenvalues": {"L2": jnp.arange(6) < 2, "L3": jnp.zeros(5, bool)}}
     given = jaxarch.Network(params, state=spectral.with_neurons(state, kept))
-    network = spectral_width(1, steps=1, recruit_tolerance=0.0)(jax.random.key(0), bent(1), given)
-    assert network.info["neurons"][1] <= 2
+    network = linear(key, training(key, begin(key, given)))
+    assert network[jaxarch.NeuronMask].count() == 2
+    network = fewer(key, training(key, network))
+    assert network[jaxarch.NeuronMask].count() <= 2
     phi = given.params["factors"]["phi1"]
-    assert jnp.abs(network.params["factors"]["phi1"] - phi).max() < 0.05  # a step or two away
+    assert jnp.abs(network.params["factors"]["phi1"] - phi).max() < 0.05  # a step away
 
 
-def test_a_round_goes_on_from_the_penalized_network_and_not_from_its_refitted_copy():
-    problem, key = bent(1), jax.random.key(0)
-    begin, training, linear, _, fewer, _, keep, *_ = spectral_width(1).stages
-    start = begin(key, problem)
-    network = linear(key, problem, training(key, problem, start))
+def test_a_round_goes_on_from_the_penalized_network_and_not_from_its_refitted_copy(stages):
+    begin, training, linear, fewer, keep = stages
+    key, problem = jax.random.key(0), bent(1)
+    params, state = problem.start(key)
+    start = begin(key, jaxarch.Network(params, state=state))
+    network = linear(key, training(key, start))
     assert same(network.params, start.params)
     assert network[jaxarch.NeuronMask].count() == 11
-    penalized = fewer(key, problem, training(key, problem, network))
-    after = keep(key, problem, training(key, problem, penalized))
+    penalized = fewer(key, training(key, network))
+    after = keep(key, training(key, penalized))
     assert same(after.params, penalized.params)
     assert same(after.state, penalized.state)
+
+
+def test_a_tolerance_of_the_whole_linear_loss_leaves_no_neuron(stages):
+    begin, training, linear, _, keep = stages
+    key, problem = jax.random.key(0), bent(1)
+    params, state = problem.start(key)
+    start = begin(key, jaxarch.Network(params, state=state))
+    network = keep(key, training(key, linear(key, training(key, start))))
+    candidates = network[Widths].candidates._replace(losses=jnp.asarray([1.0, 0.1]))
+    network = network.with_records(network[Widths]._replace(candidates=candidates))
+
+    @jax.jit
+    @jax.vmap
+    def chosen(tolerance):
+        return spectral_width(1, tolerance=tolerance).stages[-1](key, problem, network)
+
+    found = chosen(jnp.asarray([0.0, 1.0]))
+    assert found.info["chosen"].tolist() == [1, 0]
+    assert found[jaxarch.NeuronMask].count().tolist() == [11, 0]
 
 
 @pytest.mark.long
