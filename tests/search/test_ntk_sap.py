@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from methods import problem_of
 from small import same
 
 import jaxarch
@@ -70,8 +69,13 @@ def learning(x=X, scale=1.0):
     return jaxarch.supervised((init, outputs), (x, y), loss=loss, optimizer=optax.sgd(0.1), steps=1)
 
 
+PROBLEM = learning()
+SEARCH = jax.jit(ntk_sap(0.3, rounds=3, draws=4, noise=2.0))
+"""Tests share this search and the problem, so that one program serves them all."""
+
+
 def test_in_one_s_own_loop_it_gives_the_mask_of_the_search():
-    problem = learning()
+    problem = PROBLEM
     params_key, draws_key = jax.random.split(KEY)
     mask = masks.full_mask(problem.init(params_key)[0])
 
@@ -89,30 +93,27 @@ def test_in_one_s_own_loop_it_gives_the_mask_of_the_search():
             total = jax.tree.map(jnp.add, scored(key, mask), total)
         scores = jax.tree.map(lambda of, kept: jnp.where(kept, jnp.abs(of), -1), total, mask)
         mask = masks.keep(scores, 0.3 ** ((round_ + 1) / 3))
-    found = jax.jit(ntk_sap(0.3, rounds=3, draws=4, noise=2.0))(KEY, problem)
-    assert same(found.mask, mask)
+    assert same(SEARCH(KEY, problem).mask, mask)
 
 
 def test_no_data_are_looked_at():
-    search = jax.jit(ntk_sap(0.3, rounds=2, draws=2))
-    assert same(search(KEY, learning()).mask, search(KEY, learning(7 - X)).mask)
+    other = dataclasses.replace(PROBLEM, data=(7 - X, PROBLEM.data[1]))
+    assert same(SEARCH(KEY, PROBLEM).mask, SEARCH(KEY, other).mask)
 
 
 def test_every_draw_has_weights_of_its_own_and_the_problem_s_are_kept():
-    paired = dataclasses.replace(learning(), paired=jax.random.key(5))
-    search = jax.jit(ntk_sap(0.5, rounds=1, draws=1))
-    found = search(KEY, paired)
+    paired = dataclasses.replace(PROBLEM, paired=jax.random.key(5))
+    found = SEARCH(KEY, paired)
     assert same(found.params, masks.apply_mask(found.mask, paired.start(KEY)[0]))
     # Pairs share the initial weights, and not the weights of draws.
-    assert same(found.mask, search(KEY, learning()).mask)
+    assert same(found.mask, SEARCH(KEY, PROBLEM).mask)
 
 
-def test_every_density_is_exact_and_what_it_is_alone(density=0.1):
-    problem = problem_of("ntk_sap").of_run(0)
-    several = jax.jit(ntk_sap((0.7, density), rounds=3, draws=2))(KEY, problem)
-    size = int(masks.connections(jax.tree.map(jnp.ones_like, several.mask)))
-    assert int(masks.connections(several.mask)) == round(density * size)
-    assert same(several.mask, jax.jit(ntk_sap(density, rounds=3, draws=2))(KEY, problem).mask)
+def test_every_density_is_exact_and_what_it_is_alone():
+    several = jax.jit(ntk_sap((0.7, 0.3), rounds=3, draws=4, noise=2.0))(KEY, PROBLEM)
+    for density, size in (("0.7", 14), ("0.3", 6)):
+        assert int(masks.connections(several[jaxarch.ByDensity].masks[density])) == size  # of 20
+    assert same(several.mask, SEARCH(KEY, PROBLEM).mask)
 
 
 def test_weights_of_zero_are_told():
