@@ -13,7 +13,7 @@ import jaxarch
 from jaxarch.search import dense, two_temperature
 
 SEARCH = two_temperature()
-RATES = {"rate": jnp.full(RUNS, 0.3)}
+RATES = {"rate": jnp.full(RUNS, 0.3, jnp.float32)}
 
 
 def at_rate(settings):
@@ -91,7 +91,7 @@ def test_a_callback_that_stops_ends_the_training_there():
 
 def test_groups_of_runs_are_stopped_one_by_one():
     only_first = lambda end: jaxarch.Decision(stop=end.group == 0)  # noqa: E731
-    network, _ = learned(only_first, max_parallel_runs=2)
+    network, _ = learned(only_first, strategy=at_rate, settings=RATES, max_parallel_runs=2)
     assert np.isfinite(network.info["loss"]).sum(1).tolist() == [4, 4, 12, 12]
 
 
@@ -107,6 +107,14 @@ def test_settings_of_a_callback_are_those_of_the_next_chunk(options):
     halved = lambda step, settings: {"rate": settings["rate"] / 2 ** (step // 4)}  # noqa: E731
     scheduled, _ = learned(strategy=at_rate, settings=RATES, schedule=halved, **options)
     assert same(changed, scheduled)
+
+
+def test_new_settings_hold_from_the_first_step_of_the_next_chunk():
+    changed, constant = (
+        learned(*callbacks, strategy=at_rate, settings=RATES)[0].info["loss"] for callbacks in ([slower], [])
+    )
+    assert same(changed[:, :5], constant[:, :5])  # the loss of step 4 is before its update
+    assert (changed[:, 5] != constant[:, 5]).all()
 
 
 def test_callbacks_are_called_in_order_and_after_the_schedule():
@@ -162,7 +170,7 @@ def test_a_training_that_was_stopped_is_not_trained_on(tmp_path):
 def test_every_training_of_a_chain_calls_them():
     seen, _ = seen_by(
         lambda end: (end.name, end.step),
-        strategy=jaxarch.chain(dense(), jaxarch.threshold(), jaxarch.retrain("cold")),
+        strategy=jaxarch.chain(SEARCH, jaxarch.threshold(), jaxarch.retrain("cold")),
     )
     assert [step for _, step in seen] == [4, 8, 12] * 2
     assert len({name for name, _ in seen}) == 2
