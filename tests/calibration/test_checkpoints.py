@@ -16,7 +16,7 @@ from jax import lax
 
 import jaxarch
 
-WIDTH, HEADS, GROUPS, SIZE, HIDDEN, WORDS, LAYERS = 16, 4, 2, 4, 8, 13, 2
+WIDTH, HEADS, GROUPS, SIZE, HIDDEN, WORDS, LAYERS = 16, 4, 2, 4, 16, 13, 2
 EMBEDDING, LAST = "model.embed_tokens.weight", "model.norm.weight"
 KERNELS = {
     "self_attn.q_proj": ("self_attention", "query", (WIDTH, LAYERS, HEADS, SIZE)),
