@@ -194,7 +194,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
 @pytest.mark.long
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     def run(rate):
-        rates = {"rate": jnp.full(RUNS, rate)}
+        rates = {"rate": jnp.full(RUNS, rate, jnp.float32)}
         jaxarch.over_seeds(explosive, keys(), problem(), rates, checkpoint=jaxarch.Checkpoints(tmp_path))
 
     run(0.1)
@@ -239,7 +239,7 @@ def test_a_fit_in_groups_with_a_schedule_continues_to_the_same_bits(tmp_path):
             at_rate,
             keys(),
             problem(),
-            {"rate": jnp.full(RUNS, 0.3)},
+            {"rate": jnp.full(RUNS, 0.3, jnp.float32)},
             chunk=4,
             max_parallel_runs=2,
             schedule=lambda step, settings: {"rate": settings["rate"] / (1 + step)},
@@ -271,7 +271,7 @@ def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
             name="wild",
             labels=[f"seed {i}" for i in range(RUNS)],
         )
-    healthy, _ = jaxarch.over_seeds(explosive, keys(), problem(), {"rate": jnp.full(RUNS, 0.1)})
+    healthy, _ = jaxarch.over_seeds(explosive, keys(), problem(), {"rate": jnp.full(RUNS, 0.1, jnp.float32)})
     failed_at = np.asarray(network.info.failed_at)
     # The first step's loss is that of the start; its update is NaN.
     assert failed_at.tolist() == [-1, 1, -1, -1]
@@ -342,7 +342,9 @@ def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(optio
     assert network.info.dead_start.tolist() == [True, True, False, False]
     assert np.isfinite(network.info["loss"]).all()
     with pytest.raises(ValueError, match="dead start"), pytest.warns(jaxarch.DeadStartWarning):
-        jaxarch.over_seeds(some_dead, keys(), problem(), {"std": jnp.full(RUNS, 30.0)}, **options)
+        jaxarch.over_seeds(
+            some_dead, keys(), problem(), {"std": jnp.full(RUNS, 30.0, jnp.float32)}, **options
+        )
 
 
 def test_a_dead_start_can_be_ignored_but_is_recorded():
@@ -461,7 +463,7 @@ def test_early_stopping_by_a_metric_of_one_s_own(mode, least, kept):
 
 @pytest.mark.long
 def test_a_schedule_changes_settings_while_training():
-    rates = {"rate": jnp.full(RUNS, 0.3)}
+    rates = {"rate": jnp.full(RUNS, 0.3, jnp.float32)}
     called = []
 
     def stop_at_four(step, settings):
