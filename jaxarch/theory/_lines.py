@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jaxarch.theory.intervals import Interval, bounded
 
@@ -62,14 +62,16 @@ def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.
     is_bounded = jnp.isfinite(x.upper - x.lower)
     low, high = (jnp.where(is_bounded, end, jnp.ones((), end.dtype)) for end in (x.lower, x.upper))
     edges = _edges(low, high, [jnp.asarray(kink, low.dtype) for kink in kinks])
-    lower, upper, jumps = _between(fun, edges)
+    heights, jumps = _between(fun, edges)
     middle = low + (high - low) / 2
-    below = _supporting(edges, lower, middle, is_bounded)
-    above = _supporting(edges, -upper, middle, is_bounded)
-    values = Interval(
-        jnp.where(is_bounded, lower.min(0), -jnp.inf), jnp.where(is_bounded, upper.max(0), jnp.inf)
+    slopes, intercepts = jax.vmap(lambda y: _supporting(edges, y, middle, is_bounded))(heights)
+    ends = jnp.where(is_bounded, heights.min(1), -jnp.inf)
+    return Lines(
+        Line(slopes[0], intercepts[0]),
+        Line(-slopes[1], -intercepts[1]),
+        Interval(ends[0], -ends[1]),
+        jumps | ~is_bounded,
     )
-    return Lines(below, Line(-above.slope, -above.intercept), values, jumps | ~is_bounded)
 
 
 def _edges(low: Array, high: Array, kinks: Sequence[Array]) -> Array:
@@ -88,8 +90,11 @@ def _edges(low: Array, high: Array, kinks: Sequence[Array]) -> Array:
     return jnp.concatenate([jnp.minimum(part, end[None]).at[-1].set(end) for part, end in ends])
 
 
-def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array, Array]:
-    """Return heights at the edges: the function lies between the lines that connect them. And its jumps."""
+def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array]:
+    """Return heights at the edges, and jumps: a function and its negative lie above the connecting lines.
+
+    Both are taken together, and pieces with their centres, so that programs have half as many operations.
+    """
     low, high = edges[:-1], edges[1:]
     centre = jnp.clip(low + (high - low) / 2, low, high)
 
@@ -110,14 +115,16 @@ def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array,
         may_jump = jnp.stack([jnp.zeros(low.shape, bool), *(jnp.broadcast_to(j, low.shape) for j in jumps)])
         return (least[0], largest[0]), (least[1], largest[1]), may_jump.any(0)
 
-    heights, slopes, may_jump = jax.vmap(on_a_piece)(low, high)
-    (least, largest), (flattest, steepest) = heights, slopes
-    # Two arrays: with one for both ends, values would count as known, without rounding.
-    at_centre = jax.vmap(bounded(fun))(centre, lax.optimization_barrier(centre))
+    ends = jnp.concatenate([low, centre]), jnp.concatenate([high, centre])
+    heights, slopes, may_jump = jax.vmap(on_a_piece)(*ends)
+    pieces = len(low)
+    at_centre = [end[pieces:] for end in heights]
+    (least, largest), (flattest, steepest) = ([end[:pieces] for end in pair] for pair in (heights, slopes))
     # Elsewhere on the piece what is evaluated may be as far off as here.
     off = at_centre[1] - at_centre[0]
     limits = jnp.finfo(low.dtype)
     rise = jnp.maximum(jnp.abs(flattest), jnp.abs(steepest)) * (high - low)
+    may_jump = may_jump[:pieces]
 
     def below(height: Array, least: Array, flattest: Array, steepest: Array) -> Array:
         """Return heights at the edges below the function, given its least values and slopes on each piece."""
@@ -131,13 +138,11 @@ def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array,
         return jnp.minimum(jnp.concatenate([left, nothing]), jnp.concatenate([nothing, right]))
 
     known = 1000 * (limits.eps * jnp.maximum(jnp.abs(least), jnp.abs(largest)) + limits.tiny)
-    return (
-        below(at_centre[0], least, flattest, steepest),
-        -below(-at_centre[1], -largest, -steepest, -flattest),
-        (may_jump & ~(largest - least <= known)).any(0),
-    )
+    pairs = ((at_centre[0], -at_centre[1]), (least, -largest), (flattest, -steepest), (steepest, -flattest))
+    return jax.vmap(below)(*map(jnp.stack, pairs)), (may_jump & ~(largest - least <= known)).any(0)
 
 
+@jax.jit
 def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> Line:
     """Return the edge of the points' lower hull over the middle, moved below all points."""
     (x_left, x_right), (y_left, y_right) = ((a[:, None], a[None]) for a in (x, y))

@@ -20,6 +20,7 @@ division by an interval around 0), its bounds are infinite.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -109,6 +110,33 @@ def intervals(
     return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
 
+_SHORT = 500
+"""Programs of fewer operations have their bounds compiled as a whole. Thousands exhaust the stack of XLA."""
+
+
+def as_one_program(
+    fun: Callable[[PyTree], PyTree], bounds: Callable[[PyTree, PyTree], PyTree]
+) -> Callable[[PyTree, PyTree], PyTree]:
+    """Return bounds of a short function that are compiled as a whole even outside of `jax.jit`.
+
+    One by one, thousands of operations would be dispatched, and each new one compiled.
+    """
+    program = jax.jit(bounds)
+
+    def run(lower: PyTree, upper: PyTree) -> PyTree:
+        lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
+        check_box(lower, upper)
+        is_short = not is_traced((lower, upper)) and _length(jax.make_jaxpr(fun)(lower).jaxpr) < _SHORT
+        return (program if is_short else bounds)(lower, upper)
+
+    return run
+
+
+def _length(jaxpr: Jaxpr) -> int:
+    """Return how many operations a program has, with those of programs that it calls."""
+    return sum(_length(inner(eqn).jaxpr) if eqn.primitive.name in _CALLS else 1 for eqn in jaxpr.eqns)
+
+
 def check_box(lower: PyTree, upper: PyTree) -> None:
     if named_leaves(lower).keys() != named_leaves(upper).keys():
         raise ArgumentError("upper: expected the same structure as lower")
@@ -163,6 +191,7 @@ class Interval:
       part: which of the equation's outputs it is.
       narrowed: whether the bounds were narrowed already.
       lines: lines around the value, as a function of an earlier one (`theory.relaxation`).
+      bent: for a quotient or a choice, the input that is replaced by lines, and the lines below and above.
       number: values are numbered as they are made.
     """
 
@@ -179,6 +208,7 @@ class Interval:
     part: int = 0
     narrowed: bool = False
     lines: Any = None
+    bent: Any = None
     number: int = dataclasses.field(default_factory=itertools.count().__next__, init=False)
 
     @property
@@ -270,7 +300,7 @@ def _made(eqn: JaxprEqn, name: str, inputs: Sequence[Interval]) -> list[Interval
     found = _RULES[name](eqn, *inputs)
     outputs = found if isinstance(found, list) else [found]
     origin = {"made_by": name, "inputs": tuple(inputs), "params": eqn.params, "eqn": eqn}
-    origin |= {"narrowed": False, "lines": None}
+    origin |= {"narrowed": False, "lines": None, "bent": None}
     return [dataclasses.replace(output, part=part, **origin) for part, output in enumerate(outputs)]
 
 
@@ -379,6 +409,13 @@ def outwards(lower: Array, upper: Array, off: Any = None, ulps: int = 1) -> Inte
     dtype = jnp.result_type(lower)
     if not jnp.issubdtype(dtype, jnp.floating):
         return Interval(lower, upper)
+    return Interval(*_outwards(lower, upper, off, ulps))
+
+
+# Whatever many operations have in common is a program of its own, which is traced once for each shape.
+@functools.partial(jax.jit, static_argnums=3)
+def _outwards(lower: Array, upper: Array, off: Any, ulps: int) -> tuple[Array, Array]:
+    dtype = lower.dtype
     limits = jnp.finfo(dtype)
 
     def margin(bound: Array) -> Array:
@@ -388,12 +425,16 @@ def outwards(lower: Array, upper: Array, off: Any = None, ulps: int = 1) -> Inte
     lower, upper = lower - margin(lower), upper + margin(upper)
     lower = jnp.where(jnp.isnan(lower), -jnp.inf, jnp.minimum(lower, limits.max))
     upper = jnp.where(jnp.isnan(upper), jnp.inf, jnp.maximum(upper, limits.min))
-    return Interval(lower.astype(dtype), upper.astype(dtype))
+    return lower.astype(dtype), upper.astype(dtype)
 
 
 def _within(value: Interval, least: float = -np.inf, largest: float = np.inf) -> Interval:
     """Clip an interval to a range in which the exact values are known to lie."""
-    lower, upper = jnp.clip(value.lower, least, largest), jnp.clip(value.upper, least, largest)
+    lower, upper = value.lower, value.upper
+    if least > -np.inf:
+        lower, upper = jnp.maximum(lower, least), jnp.maximum(upper, least)
+    if largest < np.inf:
+        lower, upper = jnp.minimum(lower, largest), jnp.minimum(upper, largest)
     return dataclasses.replace(value, lower=lower, upper=upper, nonnegative=least >= 0)
 
 
@@ -448,7 +489,12 @@ def _erfc(eqn: JaxprEqn, x: Interval) -> Interval:
 
 def sizes(x: Interval) -> Array:
     """Return the largest absolute value."""
-    return jnp.maximum(jnp.abs(x.lower), jnp.abs(x.upper))
+    return _sizes(x.lower, x.upper)
+
+
+@jax.jit
+def _sizes(lower: Array, upper: Array) -> Array:
+    return jnp.maximum(jnp.abs(lower), jnp.abs(upper))
 
 
 def _absolute(x: Interval) -> Interval:
@@ -475,15 +521,22 @@ def _integer_pow(eqn: JaxprEqn, x: Interval) -> Interval:
     return value if power > 0 else _quotient(_point(jnp.ones_like(x.lower)), value)
 
 
+def _ends(value: Interval) -> tuple[Any, ...]:
+    return (value.lower,) if value.exact else (value.lower, value.upper)
+
+
 def _product(x: Interval, y: Interval) -> Interval:
-    corners = [a * b for a in (x.lower, x.upper) for b in (y.lower, y.upper)]
+    value = outwards(*_corners(_ends(x), _ends(y)))
+    return _within(value, 0.0) if x.nonnegative and y.nonnegative else value
+
+
+@jax.jit
+def _corners(x: Sequence[Array], y: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the least and the largest product of two intervals' ends."""
+    corners = [a * b for a in x for b in y]
     # 0 times an unbounded real number is 0.
     corners = [jnp.where(jnp.isnan(c), 0, c) if _is_floating(c) else c for c in corners]
-    low, high = corners[0], corners[0]
-    for corner in corners[1:]:
-        low, high = jnp.minimum(low, corner), jnp.maximum(high, corner)
-    value = outwards(low, high)
-    return _within(value, 0.0) if x.nonnegative and y.nonnegative else value
+    return functools.reduce(jnp.minimum, corners), functools.reduce(jnp.maximum, corners)
 
 
 def _is_floating(array: Any) -> bool:
@@ -491,10 +544,8 @@ def _is_floating(array: Any) -> bool:
 
 
 def _quotient(x: Interval, y: Interval) -> Interval:
-    corners = [a / b for a in (x.lower, x.upper) for b in (y.lower, y.upper)]
-    low, high = corners[0], corners[0]
-    for corner in corners[1:]:
-        low, high = jnp.minimum(low, corner), jnp.maximum(high, corner)
+    corners = [a / b for a in _ends(x) for b in _ends(y)]
+    low, high = functools.reduce(jnp.minimum, corners), functools.reduce(jnp.maximum, corners)
     defined = (y.lower > 0) | (y.upper < 0)
     return outwards(jnp.where(defined, low, -jnp.inf), jnp.where(defined, high, jnp.inf))
 

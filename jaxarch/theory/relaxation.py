@@ -30,6 +30,7 @@ what it may be off in the middle. And no coefficient of a value without bounds u
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,7 +45,16 @@ from jaxarch._internal.trees import PyTree
 from jaxarch.masks._sharding import explicit_sharding
 from jaxarch.structure._flow import bind
 from jaxarch.theory._lines import Line, Lines, lines
-from jaxarch.theory.intervals import Interval, Narrow, bounded, outwards, remade, sizes, without_shift
+from jaxarch.theory.intervals import (
+    Interval,
+    Narrow,
+    as_one_program,
+    bounded,
+    outwards,
+    remade,
+    sizes,
+    without_shift,
+)
 
 __all__ = ["linear_bounds"]
 
@@ -90,7 +100,7 @@ def linear_bounds(
       >>> [round(float(end), 3) for end in linear_bounds(fun)(*box)]
       [1.0, 3.0]
     """
-    return bounded(fun, by_lines(rows_at_once))
+    return as_one_program(fun, bounded(fun, by_lines(rows_at_once)))
 
 
 def by_lines(rows_at_once: int | None) -> Narrow:
@@ -202,27 +212,21 @@ class _Bound:
 
     def shift(self, row: Array, by: Any) -> None:
         """Add `row . by` to the offset."""
-        mass = _dot(jnp.abs(row), jnp.abs(by))
-        self.charge(row, jnp.abs(by), row.size)
-        self.offset, self.mass = self.offset + _dot(row, by), self.mass + mass
+        self.lie(row, by, by)
+
+    def lie(self, row: Array, lower: Any, upper: Any) -> None:
+        """Add the least of `row . v` for v between two arrays."""
+        least, mass, charge = _least(row, lower, upper)
+        self.offset, self.error, self.mass = self.offset + least, self.error + charge, self.mass + mass
         self.parts += 1
 
     def charge(self, row: Array, largest: Any, terms: int) -> None:
         """Charge the rounding of sums of some terms, `gamma_n |row| . largest`."""
-        limits = jnp.finfo(row.dtype)
-        largest = jnp.broadcast_to(largest, row.shape)
-        flushed = terms * limits.tiny * (1 + jnp.where(jnp.isfinite(largest), largest, 0).sum())
-        unit = limits.eps / 2
-        self.error = self.error + ((terms + 4) * unit * _dot(jnp.abs(row), largest) + flushed)
+        self.error = self.error + _charge(row, jnp.broadcast_to(largest, row.shape), terms)
 
     def close(self, value: Interval, row: Array) -> None:
         """Replace a value by its bounds."""
         self.lie(row, value.lower, value.upper)
-
-    def lie(self, row: Array, lower: Any, upper: Any) -> None:
-        """Add the least of `row . v` for v between two arrays."""
-        self.shift(jnp.maximum(row, 0), lower)
-        self.shift(jnp.minimum(row, 0), upper)
 
     @property
     def proven(self) -> Array:
@@ -231,9 +235,34 @@ class _Bound:
         return self.offset - 1.01 * error  # Charges are rounded themselves.
 
 
-def _dot(row: Array, value: Any) -> Array:
-    """Return the inner product with a value; 0 times an infinite bound is 0."""
-    return jnp.where(row == 0, 0, row * value).sum()
+@jax.jit
+def _least(row: Array, lower: Array, upper: Array) -> tuple[Array, Array, Array]:
+    """Return the least of `row . v`, the sum of sizes, and the charge for its rounding."""
+    products = _products(row, jnp.where(row > 0, lower, upper))
+    largest = jnp.maximum(_finite(jnp.abs(lower)), _finite(jnp.abs(upper)))
+    mass = jnp.abs(products).sum()
+    return products.sum(), mass, _rounding(mass, largest, row.size)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _charge(row: Array, largest: Array, terms: int) -> Array:
+    return _rounding(_products(jnp.abs(row), largest).sum(), _finite(largest), terms)
+
+
+def _products(row: Array, value: Array) -> Array:
+    """Return the products with a value; 0 times an infinite bound is 0."""
+    return jnp.where(row == 0, 0, row * value)
+
+
+def _finite(size: Array) -> Array:
+    """Return sizes, with 0 in place of infinite ones."""
+    return jnp.where(size < jnp.inf, size, 0)
+
+
+def _rounding(mass: Array, largest: Array, terms: int) -> Array:
+    """Return what sums of some terms are off by, underflow included."""
+    limits = jnp.finfo(mass.dtype)
+    return (terms + 4) * (limits.eps / 2) * mass + terms * limits.tiny * (1 + largest.sum())
 
 
 def _backwards(target: Interval, at_once: int | None) -> Interval:
@@ -252,7 +281,8 @@ def _backwards(target: Interval, at_once: int | None) -> Interval:
         return bound.proven
 
     places = jnp.arange(2 * size)
-    found = jax.vmap(proven)(places) if at_once is None else lax.map(proven, places, batch_size=at_once)
+    # A loop, of two steps by default: else XLA fuses each pass with the program before it, many times over.
+    found = lax.map(proven, places, batch_size=size if at_once is None else at_once)
     lower, upper = jnp.split(found, 2)
     return outwards(lower.reshape(shape), -upper.reshape(shape))
 
@@ -289,6 +319,8 @@ def _check_is_whole(value: Interval) -> None:
 def _replacing(value: Interval) -> list[Interval]:
     """Return the values by which a value is replaced in a pass, and see to it that it has its lines."""
     if (argument := _argument(value)) is None:
+        if value.bent is None and _is_relaxed(value) and not _is_linear(value):
+            value.bent = _bent_input(value)
         return _varying(value)
     _lines(value, argument)
     return [argument]
@@ -457,7 +489,7 @@ def _quotient(bound: _Bound, value: Interval, row: Array) -> None:
         _linear(bound, product, row, product.inputs)
     else:
         _product(bound, product, row)
-    _bent(bound, bound.coefficients.pop(id(inverse)), y, *lines(lambda y: 1 / y, y)[:2])
+    _bent(bound, bound.coefficients.pop(id(inverse)), *value.bent)
 
 
 def _selected(bound: _Bound, value: Interval, row: Array) -> None:
@@ -472,13 +504,24 @@ def _selected(bound: _Bound, value: Interval, row: Array) -> None:
     bound.add(no, jnp.where(is_no, row, 0))
     bound.add(yes, jnp.where(is_yes, row, 0))
     left = jnp.where(is_yes | is_no, 0, row)
-    if no.exact == yes.exact:
+    if value.bent is None:
         bound.close(value, left)
-        return
+    else:
+        _bent(bound, left, *value.bent)
+
+
+def _bent_input(value: Interval) -> tuple[Interval, Line, Line] | None:
+    """Return the input of a quotient or a choice that lines replace, and the lines below and above."""
+    if value.made_by == "div":
+        y = value.inputs[1]
+        return y, *lines(lambda y: 1 / y, y)[:2]
+    if value.made_by != "select_n" or value.inputs[1].exact == value.inputs[2].exact:
+        return None
+    no, yes = value.inputs[1:]
     constant, x = (no.lower, yes) if no.exact else (yes.lower, no)
     below = lines(lambda x: jnp.where(x < constant, x, constant), x, [constant]).below
     above = lines(lambda x: jnp.where(x > constant, x, constant), x, [constant]).above
-    _bent(bound, left, x, below, above)
+    return x, below, above
 
 
 # Functions of one number ---------------------------------------------------------------------------------
