@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compilations import compilations
 from small import in_float64
 
 from jaxarch.theory._lines import lines
@@ -215,6 +216,17 @@ def test_an_empty_array_has_empty_bounds():
     assert linear_bounds(lambda x: jnp.tanh(x) * x)(jnp.zeros(0), jnp.ones(0))[0].shape == (0,)
 
 
+def test_bounds_outside_of_jit_are_compiled_as_a_whole_and_once():
+    bounds = linear_bounds(lambda x: jnp.tanh(x) * 1.25)
+    box = jnp.zeros(3), jnp.ones(3)
+    with compilations() as seen:
+        bounds(*box)
+    assert len(seen) <= 2
+    with compilations() as seen:
+        bounds(*box)
+    assert not seen
+
+
 def test_a_thousand_steps_of_one_entry_are_bounded():
     def fun(x):
         for _ in range(1000):
@@ -267,16 +279,19 @@ LOW = np.float32([-1, -2, 0.5, -3, 0, 0.3, -4])
 HIGH = np.float32([2, 1, 1, -1, 1, 0.3, 5])
 
 
-@functools.cache
-def lines_of(name):
-    fun, kinks = CURVES[name]
-
-    @jax.jit
+def arrays_of_lines(fun, low, high, kinks=(0.0,)):
     def arrays(low, high):
         found = lines(fun, Interval(low, high), kinks)
         return found._replace(values=(found.values.lower, found.values.upper))
 
-    found = jax.tree.map(np.float64, arrays(LOW, HIGH))
+    return jax.jit(arrays)(low, high)
+
+
+@functools.cache
+def lines_of(name):
+    fun, kinks = CURVES[name]
+
+    found = jax.tree.map(np.float64, arrays_of_lines(fun, LOW, HIGH, kinks))
     x = np.float64(LOW) + np.linspace(0, 1, 4001)[:, None] * (np.float64(HIGH) - LOW)
     with in_float64(True):
         values = np.asarray(fun(jnp.asarray(x)))
@@ -329,7 +344,7 @@ def test_a_function_with_kinks_away_from_0_has_its_range():
 
 
 def test_lines_of_an_interval_without_ends_are_no_bounds():
-    found = lines(jnp.exp, Interval(jnp.float32([-np.inf, 0]), jnp.float32([0, np.inf])))
+    found = arrays_of_lines(jnp.exp, jnp.float32([-np.inf, 0]), jnp.float32([0, np.inf]))
     assert (found.below.slope == 0).all()
     assert np.isneginf(found.below.intercept).all()
     assert np.isposinf(found.above.intercept).all()
