@@ -144,6 +144,7 @@ def test_a_kernel_with_the_same_units_on_both_axes_loses_nothing():
         assert np.allclose(recurrent(aligned.second, X), recurrent(b, X), atol=1e-4)
 
 
+@pytest.mark.long
 def test_an_aligned_network_computes_the_same_and_so_does_its_optimizer():
     b = drawn(1)
     aligned = align(mlp, drawn(0), b, X)
@@ -221,6 +222,7 @@ def test_units_are_matched_by_their_values_too():
     assert (alone.orders[second] == np.arange(groups.groups[second].size)).all()
 
 
+@pytest.mark.long
 def test_networks_are_aligned_with_their_masks_and_lose_what_has_the_old_order():
     model, rate = (lambda key: drawn(2), mlp), optax.sgd(0.1)
     problem = jaxarch.supervised(model, (X, X[:, :3]), loss=optax.squared_error, optimizer=rate, steps=1)

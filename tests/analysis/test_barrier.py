@@ -26,6 +26,7 @@ def at(*values, dtype=jnp.float32):
     return [{"w": jnp.asarray(value, dtype)} for value in values]
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**16), st.sampled_from([3, 11]))
 def test_a_convex_loss_has_no_barrier(seed, points):
     draw = np.random.default_rng(seed)

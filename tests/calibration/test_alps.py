@@ -69,6 +69,7 @@ def error(weights, made, h):
     return np.einsum("io,ij,jo->", change, h, change)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "mark"), [({"density": 0.5}, largest(36)), ({"units": "2:4"}, two_of_four)]
 )
@@ -80,6 +81,7 @@ def test_its_mask_is_that_of_the_algorithm(arguments, mark):
     np.testing.assert_allclose(made["w"], solved["w"], rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.long
 def test_it_is_near_the_best_of_all_masks():
     """One output with 5 of 12 inputs has 792 masks: at most 2% of them have a smaller error."""
     x = given()[1]
@@ -139,6 +141,7 @@ def test_inputs_that_are_always_0_and_too_few_rows_do_no_harm():
     assert not mask["w"][:4].any()
 
 
+@pytest.mark.long
 def test_an_expert_without_inputs_keeps_its_largest_weights():
     rng = np.random.default_rng(1)
     weights = jnp.asarray(rng.normal(size=(3, 12, 6)), jnp.float32)
@@ -151,6 +154,7 @@ def test_an_expert_without_inputs_keeps_its_largest_weights():
     assert (mask["w"][1] == jaxarch.masks.keep({"w": jnp.abs(weights[1])}, 0.25)["w"]).all()
 
 
+@pytest.mark.long
 def test_n_of_m_of_experts_lie_along_their_inputs():
     weights, x = given()
 
@@ -183,6 +187,7 @@ def test_weights_that_are_not_finite_are_refused(prune):
         prune(deeper, {"after": weights.T, "w": weights.at[0, 0].set(jnp.nan)}, [x], 0.5)
 
 
+@pytest.mark.long
 def test_experts_share_the_count_of_their_leaf():
     weights, x = given()
 

@@ -116,6 +116,7 @@ def test_a_second_calibration_compiles_nothing():
     assert not found
 
 
+@pytest.mark.long
 def test_the_parameters_stay_as_they_are():
     before = jax.tree.map(np.array, PARAMS)
     jaxarch.sparsegpt(apply, PARAMS, [X], 0.5)

@@ -191,6 +191,7 @@ def test_logits_are_those_of_the_plain_network(shape):
     np.testing.assert_allclose(logits, recorded()[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sums_of_squares_are_those_of_the_recorded_inputs(shape):
     squares = SHAPES[shape][2](calibration(shape).squares(SHAPES[shape][1]()))
@@ -199,6 +200,7 @@ def test_sums_of_squares_are_those_of_the_recorded_inputs(shape):
         np.testing.assert_allclose(squares[name], np.broadcast_to(expected, squares[name].shape), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["wanda", "sparsegpt", "alps"])
 def test_both_shapes_are_pruned_to_the_same_network(method):
     _, own, mask = pruned("Hugging Face", method)
@@ -209,6 +211,7 @@ def test_both_shapes_are_pruned_to_the_same_network(method):
         assert mask[name] is other_mask[name] is None or np.array_equal(mask[name], other_mask[name])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("method", ["wanda", "sparsegpt", "alps"])
 def test_all_that_is_not_pruned_stays_bit_for_bit(shape, method):

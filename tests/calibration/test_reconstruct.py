@@ -35,12 +35,14 @@ def solved(weights, x, mask):
     return made
 
 
+@pytest.mark.long
 def test_weights_solve_the_normal_equations():
     weights, x, mask = given()
     made = jaxarch.reconstruct(apply, {"w": weights}, [x[:20], x[20:]], {"w": mask}, damping=DAMPING)
     np.testing.assert_allclose(made["w"], solved(weights, x, mask), rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.long
 def test_more_steps_than_inputs_change_nothing():
     weights, x, mask = given()
     few, many = (
@@ -49,6 +51,7 @@ def test_more_steps_than_inputs_change_nothing():
     np.testing.assert_allclose(few, many, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_no_step_makes_the_error_worse():
     weights, x, mask = given()
     errors = [

@@ -18,6 +18,7 @@ WEIGHTS = jax.random.normal(jax.random.key(0), (3, 4, 5))
 X = jax.random.normal(jax.random.key(1), (7, 4))
 
 
+@pytest.mark.long
 def test_a_weight_counts_relative_to_its_input_and_its_output():
     def apply(params, x):
         return x @ params["w"].T

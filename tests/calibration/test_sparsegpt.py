@@ -55,6 +55,7 @@ def pruned(density=None, units=None, **shape):
     return weights, x, np.asarray(made["w"]), np.asarray(mask["w"])
 
 
+@pytest.mark.long
 def test_it_is_algorithm_1():
     weights, x, made, mask = pruned(0.5)
     # 60 of 120 weights, over blocks of 8, 8 and 4 inputs of 6 outputs.
@@ -64,6 +65,7 @@ def test_it_is_algorithm_1():
     assert error(weights, made, x) == pytest.approx(error(weights, expected, x), rel=0.01)
 
 
+@pytest.mark.long
 def test_n_of_m_is_chosen_on_the_way():
     weights, x, made, mask = pruned(units="2:4")
     expected, expected_mask = reference(np.asarray(weights), x, [], (2, 4))
@@ -71,6 +73,7 @@ def test_n_of_m_is_chosen_on_the_way():
     np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prune", [jaxarch.sparsegpt, jaxarch.alps])
 def test_n_of_m_lie_along_the_axis_that_searches_take_or_that_is_given(prune):
     rng = np.random.default_rng(3)
@@ -130,6 +133,7 @@ def test_with_fewer_rows_than_inputs_it_stays_finite():
     assert np.isfinite(made).all() and mask.sum() == 60
 
 
+@pytest.mark.long
 def test_inputs_that_are_always_0_lose_their_weights_first():
     weights, x = given()
     x = jnp.asarray(x).at[:, :4].set(0)
@@ -148,6 +152,7 @@ def test_counts_are_exact_where_the_last_block_is_short_and_its_inputs_are_alway
     assert mask["w"].sum() == 90
 
 
+@pytest.mark.long
 def test_weights_in_half_precision_are_solved_for_in_single_precision():
     weights, x = given()
     half = weights.astype(jnp.bfloat16)
@@ -176,6 +181,7 @@ def stacked():
     return layers, jnp.asarray(rng.normal(size=(40, 12)), jnp.float32)
 
 
+@pytest.mark.long
 def test_layers_of_a_scan_are_pruned_like_single_layers():
     layers, x = stacked()
 
@@ -212,6 +218,7 @@ def test_a_weight_that_is_read_in_part_is_refused():
         jaxarch.sparsegpt(model, {"w": weights}, [x], 0.5, where="w")
 
 
+@pytest.mark.long
 def test_little_memory_changes_nothing():
     layers, x = stacked()
 
@@ -224,6 +231,7 @@ def test_little_memory_changes_nothing():
     assert jax.tree.all(jax.tree.map(lambda one, other: (one == other).all(), first, second))
 
 
+@pytest.mark.long
 def test_an_embedding_that_is_the_head_too_stays_and_is_named():
     rng = np.random.default_rng(2)
     params = {"table": jnp.asarray(rng.normal(size=(8, 4)), jnp.float32), "w": given()[0][:4, :4]}

@@ -84,6 +84,7 @@ def test_numbers_near_the_best_mask_bound_it_more_closely():
     assert least - found.best_loss < 0.5 * (least - certificate().best_loss)
 
 
+@pytest.mark.long
 def test_numbers_far_from_it_bound_it_no_less_closely():
     v = [1 - bit for bit in MASK]
     found = jaxarch.certify(masked(MASK), linear(), convex=True, relaxed=softened(v), flips=D)
@@ -122,6 +123,7 @@ def test_numbers_that_say_nothing_of_masks_are_refused(relaxed, convex, words):
         jaxarch.certify(masked(MASK), linear(), convex=convex, relaxed=relaxed, flips=0)
 
 
+@pytest.mark.long
 def test_the_flips_are_those_that_lower_the_loss():
     flipped = [tuple(b ^ (i == j) for j, b in enumerate(MASK)) for i in range(D)]
     changes = np.array([all_losses()[bits] for bits in flipped]) - all_losses()[MASK]
@@ -138,6 +140,7 @@ def test_a_mask_is_locally_optimal_only_if_all_flips_were_tried():
     assert not jaxarch.certify(masked(best), linear(), flips=D - 1).flips.locally_optimal
 
 
+@pytest.mark.long
 def test_the_second_certificate_of_a_problem_compiles_nothing():
     def above(threshold, outputs, y):
         return (outputs[:, 1] - outputs[:, 0] > threshold) != (y > 0)
@@ -272,6 +275,7 @@ def test_rows_that_were_trained_on_are_not_held_out():
     assert "training rows" in found.why_not_held_out
 
 
+@pytest.mark.long
 def test_what_is_counted_is_the_mask_over_the_weights_that_were_given():
     weights = {"w": jnp.ones((D, 1))}
     near = {"w": weights["w"] * (1 + 2 * jnp.finfo(jnp.float32).eps)}

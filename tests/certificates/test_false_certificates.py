@@ -57,6 +57,7 @@ def copied(pairs, labels=None):
     return dataclasses.replace(problem(), data=(jnp.asarray(x), jnp.asarray(y)))
 
 
+@pytest.mark.long
 def test_examples_that_are_all_different_have_both_bounds():
     found = certify()
     assert found.training is not None
@@ -179,6 +180,7 @@ def test_a_model_that_does_not_take_one_example_is_refused():
     assert "the model fails on a single example" in found.why_not
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "wrong", [None, lambda outputs, y: (outputs[:, 1] > 0) & (y == 0)], ids=["classes", "own"]
 )

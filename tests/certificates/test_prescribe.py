@@ -73,6 +73,7 @@ def test_the_curvature_of_a_quadratic_is_found_and_the_rate_is_that_of_the_desce
     assert "L may be larger at other masks" in str(found)
 
 
+@pytest.mark.long
 def test_the_curvature_is_the_largest_of_either_sign_at_any_of_the_masks():
     # F = sum_i cos(c_i v_i): the Hessian is diagonal, -c_i^2 cos(c_i v_i).
     c = jnp.array([1.0, -2.0, 3.0])
@@ -123,6 +124,7 @@ def test_no_step_of_the_prescribed_search_raises_the_loss_of_a_smooth_network():
     assert (np.diff(faster(KEY, problem).info["loss"]) > 1e-6).any()
 
 
+@pytest.mark.long
 def test_all_else_of_the_search_stays_as_it_was():
     search = two_temperature(20.0, 10.0, weights="initial", where="w", mean=0.5, std=2.0, steps=7)
     found = jaxarch.prescribe(search, KEY, learning())
@@ -242,12 +244,14 @@ def test_on_a_convex_loss_the_rate_is_the_prescribed_one_of_the_certified_gradie
     assert known.bound == pytest.approx(float(bound), rel=1e-4)
 
 
+@pytest.mark.long
 def test_a_loss_that_is_not_convex_is_refused_as_convex():
     search = two_temperature(weights="initial", mean=0.0, std=1.0)
     with pytest.raises(jaxarch.ArgumentError, match="convex: the loss is not convex in the mask"):
         jaxarch.prescribe(search, KEY, learning(jnp.tanh), convex=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("activation", "message"),
     [(jnp.tanh, "the curvature that was found, .*, got 0.001"), (jax.nn.relu, "jumps")],

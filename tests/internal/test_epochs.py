@@ -31,6 +31,7 @@ def test_every_example_comes_once_an_epoch_whatever_the_batches(examples, batch_
         assert sorted(epochs[start : start + examples]) == list(range(examples))
 
 
+@pytest.mark.long
 def test_the_stream_does_not_depend_on_the_size_of_its_batches():
     np.testing.assert_array_equal(stream(KEY, 12, 5, 17), stream(KEY, 5, 12, 17))
 
@@ -40,12 +41,14 @@ def permutations(examples, count, epochs=1):
     return np.asarray(draw(jax.random.split(KEY, count)))
 
 
+@pytest.mark.long
 def test_every_order_is_as_likely_as_any_other():
     counts = np.unique(permutations(5, 60_000), axis=0, return_counts=True)[1]
     assert len(counts) == 120
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.long
 def test_the_next_epoch_has_an_order_that_knows_nothing_of_the_one_before():
     orders = permutations(60, 4000, epochs=2)
     fixed = (orders[:, :60] == orders[:, 60:]).sum(axis=1)

@@ -55,6 +55,7 @@ def cost():
     return jaxarch.cost(lambda p, x: x @ p["w"], {"w": jnp.ones((3, 2))}, jnp.ones((1, 3)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["import jaxarch; jaxarch.lab.results", "from jaxarch.lab import results"])
 def test_a_module_of_the_lab_names_the_extra_in_one_line(how):
     done = subprocess.run(

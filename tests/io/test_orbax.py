@@ -65,6 +65,7 @@ def test_a_fit_goes_on_from_orbax_to_the_same_bits(tmp_path):
     assert same(resumed, learned())
 
 
+@pytest.mark.long
 def test_a_fit_is_not_begun_anew_beside_its_checkpoints_of_the_other_format(tmp_path):
     with pytest.raises(Interrupted):
         learned(checkpoint=jaxarch.Checkpoints(tmp_path), progress=interrupt_at(4))
@@ -146,6 +147,7 @@ def test_what_orbax_cannot_keep_is_refused_in_one_line(tmp_path):
         orbax(tmp_path).save("state", {"a/b": jnp.ones(2), "a": {"b": jnp.zeros(2)}})
 
 
+@pytest.mark.long
 def test_a_mask_that_is_held_goes_on_from_orbax_in_one_s_own_loop_to_the_same_bits(ocp, tmp_path):
     key = jax.random.key(0)
     params = {"kernel": jax.random.normal(key, (6, 4)), "bias": jnp.zeros(4)}

@@ -212,6 +212,7 @@ def test_a_mask_is_read_to_where_the_parameters_are(tmp_path):
     assert jaxarch.load_mask(tmp_path / "mask.npz", like=like)["kernel"].sharding.is_equivalent_to(split, 2)
 
 
+@pytest.mark.long
 def test_a_mask_from_a_file_is_an_architecture_to_go_on_from(tmp_path):
     learning, keys = model(), jax.random.split(jax.random.key(0), 5)
     mask = mask_of(learning, (5,))

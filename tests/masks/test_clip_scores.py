@@ -106,6 +106,7 @@ def test_a_clip_goes_with_nothing_that_compares_scores(settings, message):
         jaxarch.search.two_temperature(clip=0.1, **settings)
 
 
+@pytest.mark.long
 def test_a_search_begins_and_stays_in_the_box():
     search, key, learning = jaxarch.search.two_temperature(clip=0.02), keys()[0], problem(rate=30.0).of_run(0)
     begun = search.init(search.settings, key, learning, None).trainable
@@ -141,6 +142,7 @@ def test_an_entry_at_the_wrong_corner_comes_back_sooner_than_without():
     assert [bool(network.mask["w"].item()) for network in found] == [False, True]
 
 
+@pytest.mark.long
 def test_scores_of_a_flax_model_are_clipped_in_a_loop_of_one_s_own():
     model = jaxarch.nnx.Masked(nnx.Linear(3, 2, rngs=nnx.Rngs(0)), where="kernel", hard=HARD, scores=0.0)
     tx = optax.chain(optax.sgd(1.0, momentum=0.9), optim.clip_scores(0.1, HARD))

@@ -67,6 +67,7 @@ def test_a_key_draws_the_same_scores_with_and_without_float64():
     assert np.array_equal(*drawn)
 
 
+@pytest.mark.long
 def test_the_scores_of_bfloat16_parameters_move_under_small_steps():
     problem = jaxarch.supervised(
         (lambda key: {"w": jax.random.normal(key, (8, 1), jnp.bfloat16)}, lambda p, x: x @ p["w"]),

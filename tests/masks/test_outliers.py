@@ -15,6 +15,7 @@ SCORES = {
 }
 
 
+@pytest.mark.long
 def test_all_layers_together_have_the_density():
     densities = owl_densities(SCORES, 0.4)
     sizes = [20, 40, 100]

@@ -11,6 +11,7 @@ import jaxarch
 from jaxarch.masks import PerOutput
 
 
+@pytest.mark.long
 @given(
     shape=st.sampled_from([(1,), (4,), (3, 4), (1, 3), (4, 2, 3), (2, 1, 4)]),
     density=st.floats(0.05, 1),

@@ -38,6 +38,7 @@ def test_snip_is_the_derivative_by_a_mask_of_ones():
     assert same(scores, jax.tree.map(jnp.abs, by_mask))
 
 
+@pytest.mark.long
 def test_grasp_is_half_of_what_the_gradient_s_norm_loses_by_a_removal_to_first_order():
     scores = saliency.grasp(loss, PARAMS)
 
@@ -61,6 +62,7 @@ def test_synflow_sums_the_products_of_weights_along_all_paths_through_a_connecti
     np.testing.assert_allclose(scores["b"], a.sum(0)[:, None] * b, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_synflow_has_the_whole_flow_where_all_of_it_goes_through_and_shares_it_between_branches():
     shapes = {"before": (3, 4), "branch": (4, 6), "back": (6, 4), "shortcut": (4, 4), "behind": (4, 2)}
     drawn = {name: jax.random.normal(key, shapes[name]) for name, key in zip(shapes, keys(5), strict=True)}
@@ -183,6 +185,7 @@ def test_in_one_s_own_loop_snip_gives_the_mask_of_the_search():
     assert same(masks.keep(saliency.snip(params, gradient), 0.3), found.mask)
 
 
+@pytest.mark.long
 def test_in_one_s_own_loop_magnitudes_give_the_mask_of_the_search():
     one, key = problem().of_run(0), keys()[0]
     found = jax.jit(jaxarch.search.magnitude_pruning(0.3, fraction=None))(key, one)

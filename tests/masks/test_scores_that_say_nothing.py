@@ -223,11 +223,13 @@ def test_a_search_that_learns_says_once_which_layers_it_leaves_empty(stage):
     assert told[0].startswith(f"{stage.name}: no connection is kept in 'head/kernel' (in 3 of 3 runs); give")
 
 
+@pytest.mark.long
 def test_a_search_whose_scores_are_all_nan_is_refused():
     with pytest.raises(jaxarch.ArgumentError, match="snip: scores: all 88 are NaN"):
         jaxarch.over_seeds(search.snip(0.5), KEYS, problem_of(jnp.full((8, 3), jnp.nan)))
 
 
+@pytest.mark.long
 def test_pruning_says_which_layers_are_lost():
     first = search.random_mask(1.0)
     strategy = jaxarch.chain(first, jaxarch.prune(0.9))
@@ -235,6 +237,7 @@ def test_pruning_says_which_layers_are_lost():
         jaxarch.over_seeds(strategy, KEYS, problem_of(1e-6 * jnp.ones((8, 3))))
 
 
+@pytest.mark.long
 def test_of_a_healthy_search_nothing_is_said():
     problem = problem_of(drawn(3, (8, 3)))
     for stage in (search.snip(0.4), search.random_mask(0.4)):

@@ -45,6 +45,7 @@ def test_its_numbers_sum_to_the_size_wherever_the_scores_are(scores, mask_of, de
     np.testing.assert_allclose(total, round(density * 1500), rtol=2 * TOLERANCE)
 
 
+@pytest.mark.long
 def test_the_sizes_of_layers_are_those_that_keep_gives_them(scores, mask_of):
     for scope in ("layer", "erk"):
         soft = mask_of(scores, 0.1, 50.0, 5.0, scope=scope)
@@ -59,6 +60,7 @@ def test_a_sharp_mask_is_the_mask_of_the_largest_scores(scores, mask_of):
         np.testing.assert_allclose(sharp[path], kept[path], atol=1e-2)
 
 
+@pytest.mark.long
 def test_the_gradient_is_the_soft_slope_times_the_gradient_less_its_mean():
     # Worked out in NumPy: p weighs the mean, and the steps along it leave the size as it is.
     w, g = np.array([0.02, -0.01, 0.3, -0.2]), np.array([1.0, -2.0, 0.5, 3.0])
@@ -102,6 +104,7 @@ def sized_search(density, **options):
     return jaxarch.search.two_temperature(density=density, **options)
 
 
+@pytest.mark.long
 def test_a_search_of_a_size_holds_it_at_every_step():
     one = problem(steps=30, runs=1).of_run(0)
     search, key = sized_search(0.2, optimizer=optax.adam(0.1)), jax.random.key(3)
@@ -119,6 +122,7 @@ def test_a_search_of_a_size_holds_it_at_every_step():
         carry = advance(carry, t)
 
 
+@pytest.mark.long
 def test_rescaled_weights_are_divided_by_the_root_of_the_density():
     one = problem(steps=1, runs=1).of_run(0)
     for search in (
@@ -133,6 +137,7 @@ def test_rescaled_weights_are_divided_by_the_root_of_the_density():
             )
 
 
+@pytest.mark.long
 def test_a_size_that_saturates_the_network_is_refused_with_a_remedy_of_its_own():
     with pytest.raises(jaxarch.ArgumentError, match=r"dead start.*weights='signed constant' and rescale"):
         jaxarch.over_seeds(jaxarch.search.two_temperature(density=0.5), keys(1), problem(steps=3, runs=1))
@@ -177,6 +182,7 @@ def test_a_leaf_that_is_removed_whole_stays_removed():
     np.testing.assert_allclose(mask["b"].sum(), 2, rtol=2 * TOLERANCE)
 
 
+@pytest.mark.long
 def test_the_gap_of_a_search_is_that_of_the_masks_of_its_size():
     one = problem(steps=1, runs=1).of_run(0)
     search = sized_search(0.2)

@@ -204,6 +204,7 @@ def half():
     return jaxarch.search.two_temperature(grown, 0.5, mean=0.0, std=0.5)
 
 
+@pytest.mark.long
 def test_a_temperature_that_does_not_change_is_as_the_number():
     args = jax.random.key(0), problem().of_run(0)
     number = jaxarch.search.two_temperature(20.0, 2.0)(*args)
@@ -211,6 +212,7 @@ def test_a_temperature_that_does_not_change_is_as_the_number():
     assert same(number.info, schedule.info)
 
 
+@pytest.mark.long
 def test_a_temperature_that_grows_is_that_of_the_step(half):
     one = problem().of_run(0)
     carry = training.begin(half, jax.random.key(0), one, None)
@@ -243,6 +245,7 @@ def ten_times_the_size(mask):
     return 10 * sum(leaf.sum() for leaf in jax.tree.leaves(mask))
 
 
+@pytest.mark.long
 def test_a_penalty_of_the_mask_is_added_to_the_loss():
     one, key = problem().of_run(0), jax.random.key(0)
     plain, priced = (
@@ -255,6 +258,7 @@ def test_a_penalty_of_the_mask_is_added_to_the_loss():
     np.testing.assert_allclose(added, ten_times_the_size(mask), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_a_penalty_moves_the_scores():
     one, key = problem().of_run(0), jax.random.key(0)
     plain, priced = (

@@ -129,6 +129,7 @@ def test_the_units_that_a_search_removes_are_not_needed_and_without_them_the_net
     assert close(small, jax.jit(function)(leaves, batch))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(SEARCHES))
 def test_all_of_a_unit_is_masked_and_nothing_else(name):
     network = found(name, "neurons").of_run(0)
@@ -165,6 +166,7 @@ def test_a_search_keeps_exactly_its_share_of_the_blocks(name):
     ).all()  # of 8 + 4 + 1, half, rounded to even
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(SEARCHES))
 def test_a_second_equal_call_compiles_nothing(name, units="neurons"):
     found(name, units)
@@ -173,6 +175,7 @@ def test_a_second_equal_call_compiles_nothing(name, units="neurons"):
     assert seen == []
 
 
+@pytest.mark.long
 def test_a_second_equal_call_over_n_of_m_compiles_nothing():
     test_a_second_equal_call_compiles_nothing("snip", "2:4")
 
@@ -438,6 +441,7 @@ def test_heads_are_kept_by_the_mean_of_their_scores_with_all_that_is_theirs():
     assert close(small, jax.jit(function)(masked, tokens))
 
 
+@pytest.mark.long
 def test_units_of_several_kinds_are_kept_together():
     _, params, _, groups = gpt()
     units = groups.units("heads", "neurons").over(jaxarch.select(params))

@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 from jaxarch.metrics import auc, paired_differences
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 10**6), levels=st.sampled_from([2, 5, 1000]))
 def test_auc_is_scikit_learn_s_for_many_runs_at_once_ties_included(seed, levels):
     random = np.random.default_rng(seed)

@@ -40,6 +40,7 @@ def test_without_spread_between_tasks_the_mean_is_weighted_by_precision():
     np.testing.assert_allclose((found.low, found.high), (found.mean - half, found.mean + half), atol=1e-6)
 
 
+@pytest.mark.long
 def test_intervals_hold_what_they_say_where_tasks_are_drawn_from_the_prior():
     key, inside, next_inside, trials = np.random.default_rng(0), 0, 0, 400
     for _ in range(trials):

@@ -141,6 +141,7 @@ def test_a_spectral_head_is_trained_pruned_and_exported_inside_a_cnn():
     np.testing.assert_allclose(head(features), exported, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_dropout_is_on_in_training_differs_by_step_and_is_off_in_evaluation():
     model = jaxarch.models.as_model(lambda rngs: MLP(rngs, rate=0.5), jnp.ones((1, 64)))
     params, state = model.init(jax.random.key(0))
@@ -154,6 +155,7 @@ def test_dropout_is_on_in_training_differs_by_step_and_is_off_in_evaluation():
     assert not close(first, evaluated[0])
 
 
+@pytest.mark.long
 def test_batch_norm_uses_the_batch_in_training_and_running_statistics_in_evaluation():
     model = jaxarch.models.as_model(lambda rngs: CNN(rngs, rate=0.0), jnp.ones((1, 8, 8, 1)))
     params, state = model.init(jax.random.key(0))
@@ -202,6 +204,7 @@ def test_what_was_found_can_be_put_back_into_the_flax_model():
     np.testing.assert_allclose(module(learning.data[0][:5]), outputs[1], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
     key, network = KEYS, None
     stage = jaxarch.search.dense(nonnegative=False)

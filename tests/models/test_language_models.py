@@ -97,6 +97,7 @@ def test_a_tied_head_is_the_embedding():
     np.testing.assert_allclose(after[..., 3], 2 * before[..., 3], atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_smallest_gpt_2_has_its_124_million_parameters():
     features, length, vocabulary = 768, 1024, 50257
     attention, perceptron, norm = 4 * features * (features + 1), (8 * features + 5) * features, 2 * features

@@ -103,6 +103,7 @@ def test_a_convolution_that_halves_looks_around_the_pixels_that_the_shortcut_tak
     assert np.array_equal(convolution(x)[..., 2], x[:, ::2, ::2, 0])
 
 
+@pytest.mark.long
 def test_kernels_start_as_normal_numbers_of_variance_two_over_the_inputs_of_a_neuron():
     model = nnx.jit(partial(small, widths=(16, 64)))()
     for kernel, inputs in (

@@ -63,6 +63,7 @@ def arrays(model, kind):
     return {path: np.array(leaf) for path, leaf in jaxarch.named_leaves(nnx.state(model, kind)).items()}
 
 
+@pytest.mark.long
 def test_it_computes_with_the_sharp_sigmoid_of_the_scores_times_the_weights():
     plain = perceptron(nnx.Rngs(0))
     drawn = masks.init_scores(jax.random.key(1), jaxarch.select(nnx.state(plain, nnx.Param)), 0.0, 0.02)
@@ -88,6 +89,7 @@ def test_scores_alone_are_learned_and_weights_stay_to_the_bit():
     assert (found(x).argmax(-1) == y).mean() > 0.7
 
 
+@pytest.mark.long
 def test_by_default_it_begins_nearly_as_the_model_it_was_given():
     plain = perceptron(nnx.Rngs(0))
     x, _ = digits()
@@ -267,6 +269,7 @@ def test_any_method_can_be_called():
     np.testing.assert_allclose(model.merged().features(x), half.features(x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_what_is_stripped_is_the_plain_model_with_weights_that_are_0():
     model = Masked(perceptron(nnx.Rngs(0)))
     trained(model, 20)
@@ -341,6 +344,7 @@ class Layers(nnx.Module):
         return self.head(layer(x, self.stack))
 
 
+@pytest.mark.long
 def test_layers_of_a_scan_have_a_score_for_each_connection_of_each():
     model = Masked(Layers(nnx.Rngs(0)))
     assert model.scores["stack/kernel"].shape == (3, 64, 64)

@@ -90,6 +90,7 @@ class Returning(Perceptron):
         return nnx.jit(Perceptron.__call__)(self, x)
 
 
+@pytest.mark.long
 def test_what_a_call_writes_is_no_constant():
     net = Leaky()
     small = jaxarch.nnx.shrink(net, X)
@@ -169,6 +170,7 @@ class Stack(nnx.Module):
         return scan(x, self.layers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_layers_in_a_stack_lose_the_neurons_that_none_of_them_reads(axis):
     net = Stack(axis)

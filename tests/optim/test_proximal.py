@@ -66,6 +66,7 @@ ONES = {name: jnp.ones(4) for name in "abc"}
 # The step --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_gradient_descent_takes_the_proximal_step():
     theta = np.asarray([0.0, 0.0, 0.5, -0.5, 0.01], np.float32)
     gradient = np.asarray([0.7, 2.0, -3.0, 0.2, 0.3], np.float32)
@@ -75,6 +76,7 @@ def test_gradient_descent_takes_the_proximal_step():
     assert after.tolist()[0] == after.tolist()[-1] == 0
 
 
+@pytest.mark.long
 def test_a_step_past_0_ends_there_and_goes_on():
     tx = proximal(optax.sgd(0.1), l1=1.0, decay=0.0, where="w")
     theta, gradient = {"w": jnp.asarray([0.1])}, {"w": jnp.asarray([9.0])}

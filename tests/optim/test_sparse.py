@@ -162,6 +162,7 @@ def test_the_mask_changes_at_its_steps_alone(runs, name):
     assert len(changes) >= 5
 
 
+@pytest.mark.long
 def test_gradual_pruning_follows_the_cubic_schedule(runs):
     _, state = runs["gradual magnitude"]
     kept = sum(np.asarray(leaf).reshape(60, -1).sum(axis=1) for leaf in state.mask.values())
@@ -169,6 +170,7 @@ def test_gradual_pruning_follows_the_cubic_schedule(runs):
     assert kept[::5].tolist() == np.rint(132 * (0.1 + 0.9 * (1 - share) ** 3)).tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["SET", "RigL"])
 def test_what_is_replaced_keeps_the_size_of_every_leaf(runs, name):
     _, state = runs[name]
@@ -248,6 +250,7 @@ def test_the_mask_is_found_in_the_state_of_an_nnx_optimiser():
     assert masks.density(masks.apply_mask(mask, params)["kernel"][...] != 0) == 0.25
 
 
+@pytest.mark.long
 def test_the_mask_is_found_in_the_parts_of_a_multi_transform():
     start = masks.apply_mask(tenth(), init())
     label = {"hidden": "hidden", "head": "head"}

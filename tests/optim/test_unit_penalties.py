@@ -36,6 +36,7 @@ def slopes(tx, params):
     return tx.update(jax.tree.map(jnp.zeros_like, params), tx.init(params), params)[0]
 
 
+@pytest.mark.long
 def test_the_lasso_adds_the_gradient_of_the_norms_of_its_units(groups, params):
     def penalty(params):
         squares = (params["in"] ** 2).sum(0) + (params["out"] ** 2).sum(1)
@@ -46,6 +47,7 @@ def test_the_lasso_adds_the_gradient_of_the_norms_of_its_units(groups, params):
         np.testing.assert_allclose(found[name], expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_feature_of_a_stream_has_one_norm_over_all_layers(groups, params):
     (stream,) = [name for name, group in groups.groups.items() if ("stem", 1) in group.axes]
 
@@ -66,6 +68,7 @@ def test_a_unit_of_zeros_has_no_slope(groups, params):
     assert not found["in"][:, 0].any() and not found["out"][0].any()
 
 
+@pytest.mark.long
 def test_under_the_lasso_units_that_the_loss_does_not_need_vanish(groups, params):
     x = jax.random.normal(jax.random.key(1), (64, 3))
     needed = {**params, "out": params["out"].at[2:].set(0)}

@@ -86,6 +86,7 @@ def test_in_any_pair_of_dtypes_zeros_are_exact(name):
     assert all(right), [pair for pair, fine in zip(pairs, right, strict=True) if not fine]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights, gradients", [(jnp.bfloat16, jnp.float32), (jnp.float16, jnp.bfloat16)])
 def test_where_connections_grow_moments_may_be_wider_than_weights(weights, gradients):
     tx = optim.sparse(optax.adam(0.1), mask=MASK, replaced=0.3, regrow="gradients", every=1)

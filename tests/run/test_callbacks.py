@@ -33,6 +33,7 @@ def seen_by(look=lambda end: end, **options):
     return seen, network
 
 
+@pytest.mark.long
 def test_a_callback_sees_the_losses_of_every_run_and_step():
     seen, network = seen_by(labels=tuple("abcd"))
     assert [(end.start, end.step, end.steps) for end in seen] == [(0, 4, 12), (4, 8, 12), (8, 12, 12)]
@@ -46,6 +47,7 @@ def test_a_callback_sees_the_losses_of_every_run_and_step():
         assert end.settings is None
 
 
+@pytest.mark.long
 def test_a_callback_sees_settings_and_validation():
     seen, _ = seen_by(strategy=at_rate, settings=RATES, learning=problem(validation=True))
     assert all(np.array_equal(end.settings["rate"], RATES["rate"]) for end in seen)
@@ -60,6 +62,7 @@ def test_what_was_seen_stays_as_it_was():
         assert np.array_equal(end.history, history)
 
 
+@pytest.mark.long
 def test_a_callback_that_asks_gets_the_network_of_this_step():
     seen, network = seen_by(lambda end: (end.network(), end.densities()))
     shorter, _ = jaxarch.over_seeds(SEARCH, keys(), problem(steps=8), chunk=4)
@@ -81,6 +84,7 @@ def stop_at_eight(end):
     return jaxarch.Decision(stop=end.step >= 8, note="eight steps will do" if end.step >= 8 else "")
 
 
+@pytest.mark.long
 def test_a_callback_that_stops_ends_the_training_there():
     network, report = learned(stop_at_eight)
     shorter, _ = jaxarch.over_seeds(SEARCH, keys(), problem(steps=8), chunk=4)
@@ -89,6 +93,7 @@ def test_a_callback_that_stops_ends_the_training_there():
     assert report.notes == ("two_temperature: step 8: eight steps will do",)
 
 
+@pytest.mark.long
 def test_groups_of_runs_are_stopped_one_by_one():
     only_first = lambda end: jaxarch.Decision(stop=end.group == 0)  # noqa: E731
     network, _ = learned(only_first, strategy=at_rate, settings=RATES, max_parallel_runs=2)
@@ -99,6 +104,7 @@ def slower(end):
     return jaxarch.Decision(settings={"rate": end.settings["rate"] / 2})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options", [{}, {"max_parallel_runs": 3, "devices": jax.devices()[:1]}, {"loop": "step"}]
 )
@@ -109,6 +115,7 @@ def test_settings_of_a_callback_are_those_of_the_next_chunk(options):
     assert same(changed, scheduled)
 
 
+@pytest.mark.long
 def test_new_settings_hold_from_the_first_step_of_the_next_chunk():
     changed, constant = (
         learned(*callbacks, strategy=at_rate, settings=RATES)[0].info["loss"] for callbacks in ([slower], [])
@@ -143,6 +150,7 @@ class InterruptAt:
             raise Interrupted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("callback", "options"),
     [
@@ -167,6 +175,7 @@ def test_a_training_that_was_stopped_is_not_trained_on(tmp_path):
     assert same(again, stopped)
 
 
+@pytest.mark.long
 def test_every_training_of_a_chain_calls_them():
     seen, _ = seen_by(
         lambda end: (end.name, end.step),

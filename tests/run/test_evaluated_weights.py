@@ -49,6 +49,7 @@ def by_hand(optimizer, params=START, steps=STEPS):
     return params, state
 
 
+@pytest.mark.long
 def test_over_seeds_returns_and_validates_the_weights_that_schedule_free_is_evaluated_at():
     problem = problem_of(FREE, validation=np.arange(20))
     network, report = jaxarch.over_seeds(DENSE, KEYS, problem)
@@ -70,6 +71,7 @@ def test_early_stopping_keeps_the_evaluated_weights_of_its_best_border():
     assert close(report.stages[0].validation["loss"][0, 0], loss(network.of_run(0).params), 1e-5)
 
 
+@pytest.mark.long
 def test_in_a_loop_of_one_s_own_what_is_found_is_evaluated_and_masked():
     stepwise = jaxarch.Stepwise(search.movement(0.5, where="w"), optax.chain(optax.clip(9.0), FREE), STEPS)
     state = stepwise.init(KEYS[0], {"w": jnp.arange(1.0, 5.0)[:, None], "b": jnp.ones(1)})

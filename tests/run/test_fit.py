@@ -104,6 +104,7 @@ def test_steps_one_by_one_give_what_a_compiled_loop_gives():
     assert close(stepped, learned()[0])
 
 
+@pytest.mark.long
 def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
     whole, _ = learned(chunk=4)
     with pytest.raises(Interrupted):
@@ -282,6 +283,7 @@ def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
     assert len(report.notes) == 1
 
 
+@pytest.mark.long
 def test_nan_out_of_the_last_update_is_reported():
     nan = dense(nonnegative=False, optimizer=optax.sgd(float("nan")))
     with pytest.warns(jaxarch.NonFiniteWarning, match="at step 1;"):
@@ -317,6 +319,7 @@ def some_dead(settings):
     return dense(std=settings["std"])
 
 
+@pytest.mark.long
 def test_a_partly_dead_start_warns_and_is_recorded():
     with pytest.warns(jaxarch.DeadStartWarning, match="in 1 of 4 runs .first: run 2.; lower `std`"):
         network, _ = jaxarch.over_seeds(
@@ -347,6 +350,7 @@ def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(optio
         )
 
 
+@pytest.mark.long
 def test_a_dead_start_can_be_ignored_but_is_recorded():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -406,6 +410,7 @@ def test_early_stopping_does_not_depend_on_the_other_runs():
     assert np.isnan(network.info["loss"][0, 3 * border :]).all()
 
 
+@pytest.mark.long
 def test_a_run_that_stopped_early_cannot_fail_any_more():
     # The loss is w, minimised until it overflows; validation only gets worse.
     def init(key):
@@ -432,6 +437,7 @@ def test_a_run_that_stopped_early_cannot_fail_any_more():
     assert int(alone.info["kept_at"][0]) == 4
 
 
+@pytest.mark.long
 def test_validation_judges_the_network_that_would_be_found():
     learning = problem(steps=8, validation=True)
     search = two_temperature(10.0, 5.0, mean=-4.0, std=2.0)
@@ -536,6 +542,7 @@ def test_bad_options_are_refused_by_name(options, message):
         learned(**options)
 
 
+@pytest.mark.long
 def test_an_unknown_metric_is_refused():
     with pytest.raises(ValueError, match="early_stopping: no metric 'auc'; known: loss"):
         learned(learning=problem(validation=True), early_stopping=jaxarch.EarlyStopping(metric="auc"))
@@ -619,6 +626,7 @@ def test_seconds_of_a_resumed_fit_count_what_was_done_before_once(one_second_eac
     assert report.seconds == pytest.approx(7 * 2 / RUNS)
 
 
+@pytest.mark.long
 def test_batches_dropout_and_start_draw_from_keys_of_their_own():
     seen = {}
 
@@ -647,6 +655,7 @@ def test_batches_dropout_and_start_draw_from_keys_of_their_own():
     assert len(set(seen.values()) | batches) == 7
 
 
+@pytest.mark.long
 def test_every_step_has_a_batch_of_its_own():
     from jaxarch.run import _training as training
 

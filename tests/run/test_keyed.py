@@ -60,6 +60,7 @@ def test_data_of_equal_shapes_compile_nothing():
     assert not compiles_anew(trained, lambda: trained(other))
 
 
+@pytest.mark.long
 def test_evaluating_what_an_equal_call_found_compiles_nothing():
     network, _ = trained()
     rows = np.arange(7)

@@ -171,6 +171,7 @@ def test_a_network_is_pickled_and_mapped_as_it_is():
     assert network.of_run(1)[Pair].other.shape == ()
 
 
+@pytest.mark.long
 def test_a_users_record_goes_through_stages_and_runs():
     retrain = jaxarch.retrain("rewind", nonnegative=False)
     strategy = jaxarch.chain(jaxarch.search.dense(), MEASURE, jaxarch.prune(0.5), retrain, READ)
@@ -191,6 +192,7 @@ def test_a_stage_that_reads_a_record_is_refused_without_it():
         jaxarch.over_seeds(jaxarch.chain(jaxarch.search.dense(), READ), keys(), problem())
 
 
+@pytest.mark.long
 def test_a_users_record_goes_through_a_checkpoint(tmp_path):
     strategy = jaxarch.chain(jaxarch.search.dense(), MEASURE, jaxarch.retrain("warm"))
     whole, _ = jaxarch.over_seeds(strategy, keys(), problem())

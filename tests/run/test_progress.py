@@ -29,6 +29,7 @@ def shown(terminal, inside, **settings):
     return text.getvalue()
 
 
+@pytest.mark.long
 def test_on_a_terminal_there_is_a_bar_with_steps_and_loss():
     text = shown(terminal=True, inside=True)
     assert "bin: two_temperature" in text
@@ -46,12 +47,14 @@ def test_at_80_columns_a_long_name_is_cut_off_and_no_number_is():
     assert "loss -1.23e+03" in last
 
 
+@pytest.mark.long
 def test_a_training_is_said_to_compile_and_then_to_take_its_first_steps_with_its_memory():
     text = shown(terminal=True, inside=True)
     first = re.search(r"bin: two_temperature .* first steps, \S+ \S+ a device", text)
     assert "bin: two_temperature: compiling" in text[: first.start()]
 
 
+@pytest.mark.long
 def test_a_stage_that_does_not_train_has_a_line_on_a_terminal_while_it_runs():
     text = io.StringIO()
     with jaxarch.ProgressBar(Console(file=text, force_terminal=True, width=120)) as bar:
@@ -69,6 +72,7 @@ def test_off_a_terminal_a_long_wait_is_told_when_it_is_over(patience, lines, mon
     assert text.getvalue() == "reading: 0 s\n" * lines
 
 
+@pytest.mark.long
 def test_groups_of_runs_share_one_bar():
     text = shown(terminal=True, inside=True, max_parallel_runs=2)
     assert "bin: two_temperature (2 of 2)" in text
@@ -147,6 +151,7 @@ def marked(key, problem, network):
     return network.replace(info=network.info | {"mark": jnp.ones(())})
 
 
+@pytest.mark.long
 def test_a_finish_is_told_of_all_that_the_stages_before_it_made():
     strategy = jaxarch.chain(SEARCH, marked, jaxarch.retrain("cold", nonnegative=False))
     seen, network = watched(lambda told: told.network(), strategy)
@@ -167,6 +172,7 @@ class Beginnings:
         self.told.append((self.borders, plan))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loop", ["scan", "step"])
 def test_a_callback_that_asks_is_told_what_a_training_takes_before_its_first_step(loop):
     told = Beginnings()
@@ -205,6 +211,7 @@ def test_what_is_asked_for_too_late_is_refused_in_one_line():
             look()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::jaxarch.NonFiniteWarning")
 def test_a_run_that_failed_has_no_loss_and_the_others_have_theirs():
     rates = jnp.asarray([0.1, math.nan, 0.1, 0.1])

@@ -216,6 +216,7 @@ def test_what_says_only_how_to_watch_or_keep_a_fit_changes_no_bit(options, tmp_p
     assert same(jaxarch.over_seeds(SEARCH, keys(), problem(), **options)[0], learned()[0])
 
 
+@pytest.mark.long
 def test_memory_changes_bits_only_by_the_width_that_it_leads_to():
     scarce, report = learned(memory=2 * 10**5)
     assert report.width == 2

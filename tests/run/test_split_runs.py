@@ -81,6 +81,7 @@ def test_fully_sharded_runs_find_the_masks_of_one_device(on_one, sharded):
     np.testing.assert_allclose(sharded.info["loss"], on_one.info["loss"], rtol=2e-6)
 
 
+@pytest.mark.long
 def test_each_device_holds_its_share_of_what_was_found(sharded):
     assert shards(sharded.params) == shards(sharded.mask) == {"hidden": (8, 8), "head": (8, 4)}
 
@@ -174,6 +175,7 @@ def test_what_goes_with_no_parameter_is_whole_from_chunk_to_chunk():
     np.testing.assert_allclose(found.info["loss"], one.info["loss"], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_over_an_axis_of_one_device_nothing_is_split(on_one):
     mesh = jax.make_mesh((1, 1), ("runs", "data"), devices=jax.devices()[:1])
     found, _ = jaxarch.over_seeds(SEARCH, KEYS, PROBLEM, mesh=mesh, partition=fully_sharded(), chunk=10)
@@ -245,6 +247,7 @@ def test_what_ends_with_the_path_of_a_parameter_and_has_its_shape_is_split_as_it
     assert specs["count"] == specs["other"]["kernel"] == P()
 
 
+@pytest.mark.long
 def test_parameters_that_are_one_bare_array_are_split():
     bare = learned((lambda key: jax.random.normal(key, (8, 4)) / 3, lambda params, x: x @ params))
     options = {"mesh": mesh_of("model"), "partition": fully_sharded("model"), "chunk": 10}

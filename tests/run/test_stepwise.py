@@ -167,6 +167,7 @@ def test_a_state_of_several_runs_is_refused_where_it_is_not_mapped():
             call(states)
 
 
+@pytest.mark.long
 def test_a_mask_that_changes_now_and_then_is_not_computed_at_other_steps_of_many_runs():
     search = jaxarch.Stepwise(jaxarch.search.rigl(0.5, where="w"), optax.sgd(0.1), steps=100)
     states = jax.vmap(search.init, in_axes=(0, None))(jax.random.split(KEY, 2), {"w": jnp.arange(8.0)})
@@ -286,6 +287,7 @@ def test_what_a_loop_of_one_s_own_cannot_run_is_refused(make, message):
         jaxarch.Stepwise(make(), optax.sgd(0.1), steps=10)
 
 
+@pytest.mark.long
 def test_steps_that_a_search_cannot_do_with_are_refused_before_the_first():
     search = jaxarch.Stepwise(jaxarch.search.rigl(0.5), optax.sgd(0.1), steps=1)
     with pytest.raises(jaxarch.ArgumentError, match="key: expected one"):

@@ -53,6 +53,7 @@ def depths(call):
     raise AssertionError("the loss is called again and again")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [{}, {"settings": {"std": np.asarray([0.2, 0.3, 0.2, 0.3])}}])
 @pytest.mark.parametrize("loop", ["auto", "scan"])
 def test_few_frames_lie_between_over_seeds_and_the_loss(loop, runs):
@@ -66,15 +67,18 @@ def test_few_frames_lie_between_over_seeds_and_the_loss(loop, runs):
     assert max(found) <= MOST
 
 
+@pytest.mark.long
 def test_few_frames_lie_between_compare_and_the_loss():
     strategies = {"one": dense(), "two": jaxarch.chain(dense(), jaxarch.retrain("cold"))}
     assert max(depths(lambda problem: jaxarch.compare(strategies, keys(), problem, devices=ONE))) <= MOST
 
 
+@pytest.mark.long
 def test_devices_that_share_the_runs_add_no_more_than_two_frames():
     assert max(depths(lambda problem: jaxarch.over_seeds(dense(), keys(), problem))) <= MOST + 2
 
 
+@pytest.mark.long
 def test_a_strategy_called_by_hand_has_fewer():
     call = lambda problem: jaxarch.chain(dense())(keys()[0], problem.of_run(0))  # noqa: E731
     assert max(depths(call)) <= 6

@@ -37,6 +37,7 @@ def phases(*lengths):
     return [count for index, length in enumerate(lengths) for count in [10 if index % 2 else 100] * length]
 
 
+@pytest.mark.long
 def test_its_phases_are_those_of_the_authors_on_imagenet():
     # Compressed in epochs 10 to 15, 20 to 25, ... 70 to 75 and 85 to 100, of 100.
     assert kept(100) == phases(10, *[5] * 13, 10, 15)
@@ -51,10 +52,12 @@ def test_without_a_warm_up_the_first_mask_is_that_of_the_initial_weights():
     assert kept(16, begin=0.0, end=0.5, every=4) == phases(0, 4, 4, 8)
 
 
+@pytest.mark.long
 def test_a_single_phase_before_the_last_one_has_all_connections():
     assert kept(2) == phases(1, 1)
 
 
+@pytest.mark.long
 def test_a_compressed_phase_keeps_the_largest_weights_that_all_connections_have_grown_to():
     training = jaxarch.search.acdc(0.5, begin=0.0, end=0.5, every=2, where="w")
     found = states(training, straight({"w": [4.0, -3.0, 2.0, 1.0]}, {"w": [1.0, -1.0, -3.0, 1.5]}, steps=8))

@@ -23,11 +23,13 @@ def network(one):
     return jax.jit(jaxarch.search.agnostic(DRAWS, WEIGHTS))(keys()[0], one)
 
 
+@pytest.mark.long
 def test_every_draw_is_judged_at_every_percentile(network):
     assert network.info["candidates"].shape == (DRAWS, 10)
     assert np.isfinite(network.info["candidates"]).all()
 
 
+@pytest.mark.long
 def test_the_least_loss_is_that_of_the_architecture_with_its_shared_weight(one, network):
     weight = float(network[jaxarch.SharedWeight].weight)
     w1, w2 = (weight * np.asarray(network.mask[name], np.float64) for name in ("w1", "w2"))
@@ -49,6 +51,7 @@ def test_a_shared_weight_is_one_weight_on_all_connections(one, network, weight):
     assert is_found == (weight == "best")
 
 
+@pytest.mark.long
 def test_networks_whose_loss_is_nan_are_not_found(one):
     def loss(params, state, batch, key):
         value, state = one.loss(params, state, batch, key)

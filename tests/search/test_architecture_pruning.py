@@ -161,6 +161,7 @@ def test_the_penalty_as_printed_prunes_nothing_and_says_so():
     assert len(report.notes) == 1
 
 
+@pytest.mark.long
 def test_without_a_density_the_mask_is_that_of_the_positive_scores():
     carry = jax.jit(partial(begin, pruning(())))(keys()[0], learning(), None)
     scores = jax.tree.map(lambda leaf: leaf - 0.03, carry.state.trainable["scores"])
@@ -249,11 +250,13 @@ def test_a_mask_of_another_model_is_refused():
         check_fits({"head": {"kernel": jnp.ones((2, 2), bool)}}, {"tail": jnp.ones((2, 2))})
 
 
+@pytest.mark.long
 def test_what_was_found_needs_a_run_for_every_key(pruned):
     with pytest.raises(ValueError, match=r"network: leaf .* needs a leading axis of 2 runs"):
         jaxarch.over_seeds(jaxarch.reshuffle(), keys(2), learning(), network=pruned)
 
 
+@pytest.mark.long
 def test_a_density_that_was_not_kept_is_refused(pruned):
     with pytest.raises(ValueError, match=r"density: no mask has density 0.3; choose one of 0.1, 0.2, 0.5"):
         carried(pruned, jaxarch.at_density(0.3))

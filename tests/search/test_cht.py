@@ -81,6 +81,7 @@ def masks_of(weights, slopes, steps=20, rate=0.0, **settings):
     return np.asarray(found.trainable["w"]), np.asarray(found.memory["w"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("removal", ["magnitude", "relative"])
 def test_a_change_keeps_the_number_and_grows_from_0_where_the_remaining_mask_has_paths(removal):
     weights = np.random.default_rng(0).normal(size=(12, 10))
@@ -94,6 +95,7 @@ def test_a_change_keeps_the_number_and_grows_from_0_where_the_remaining_mask_has
     assert (held[~masks] == 0).all()
 
 
+@pytest.mark.long
 def test_small_weights_are_removed_more_often():
     weights = np.where(np.arange(400).reshape(20, 20) % 2, 10.0, 0.1)
     held, masks = masks_of(weights, weights, steps=3, density=0.5, replaced=0.3, every=2)
@@ -102,6 +104,7 @@ def test_small_weights_are_removed_more_often():
     assert (weights[gone] < 1).sum() > 55
 
 
+@pytest.mark.long
 def test_draws_become_sharper_with_the_steps():
     weights = np.where(np.arange(400).reshape(20, 20) % 2, 3.0, 1.0)
 
@@ -113,6 +116,7 @@ def test_draws_become_sharper_with_the_steps():
     assert 1.5 * large_ones_gone(3) < large_ones_gone(40)
 
 
+@pytest.mark.long
 def test_connections_grow_anywhere_where_no_place_has_a_path():
     weights = np.ones((30, 30))
     held, masks = masks_of(weights, weights, steps=3, density=0.006, replaced=0.6, every=2)

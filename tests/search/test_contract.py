@@ -76,6 +76,7 @@ def test_over_seeds_gives_one_finite_result_a_run(name, networks):
     assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(network))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUN)
 def test_a_second_equal_call_compiles_nothing(name, networks):
     networks(name)
@@ -84,6 +85,7 @@ def test_a_second_equal_call_compiles_nothing(name, networks):
     assert seen == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUN)
 def test_parameters_have_the_structure_shapes_and_dtypes_of_the_problem_s(name, networks):
     network = networks(name)[0].of_run(0)

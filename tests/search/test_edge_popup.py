@@ -145,6 +145,7 @@ def test_a_traced_density_finds_the_same(name):
         assert same(jax.tree.map(lambda leaf, i=index: leaf[i], traced), jax.jit(lambda: found(density))())  # noqa: B023
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SEARCHES)
 def test_what_is_found_is_what_was_trained(name):
     search = SEARCHES[name](0.3)

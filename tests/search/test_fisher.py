@@ -27,6 +27,7 @@ def lines(batch_size, dtype=jnp.float32):
     return jaxarch.Problem(lambda key: ({"w": jnp.asarray(WEIGHTS, dtype)}, {}), loss, FACTORS, descent)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_size", [1, 2])
 @pytest.mark.parametrize(
     ("first_order", "expected", "kept"), [(True, [0.5, 2.0, 0.5], 1), (False, [2.5, 1.0, 0.5], 0)]
@@ -76,6 +77,7 @@ def test_a_model_without_a_state_skips_the_warm_up():
     assert int(masks.connections(jax.jit(fisher(2 / 3, warm_up=5))(KEY, lines(2)).mask)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("density", [0.013, 0.5])
 def test_a_mask_has_exactly_its_size(density):
     network = jax.jit(fisher(density))(keys()[0], problem().of_run(0))
@@ -83,6 +85,7 @@ def test_a_mask_has_exactly_its_size(density):
     assert int(masks.connections(network.mask)) == round(density * size)
 
 
+@pytest.mark.long
 def test_a_loop_of_one_s_own_over_batches_has_the_scores_of_the_search():
     network = jax.jit(fisher(0.5, batches=2))(KEY, lines(1))
 

@@ -82,6 +82,7 @@ def test_all_flips_tried_it_descends_to_a_mask_that_no_flip_betters(seed, ones):
     assert (found.info["objective"][len(path) :] == found.info["objective"][len(path) - 1]).all()
 
 
+@pytest.mark.long
 def test_what_comes_back_has_the_weight_that_was_said():
     grown = network(start(0, ones=False), np.zeros((3, 2), bool))
     for returning, expected in (("start", start(0, ones=False)["w"]), ("ones", jnp.ones((3, 2), bool))):
@@ -90,6 +91,7 @@ def test_what_comes_back_has_the_weight_that_was_said():
         assert found.mask["w"].any()
 
 
+@pytest.mark.long
 def test_by_default_connections_are_removed_only_and_the_others_keep_their_weights():
     weights = start(0, ones=False)
     full = network(weights, np.ones((3, 2), bool))
@@ -118,6 +120,7 @@ def test_few_tried_at_a_time_it_ends_where_no_flip_betters(seed):
     assert (np.diff(found.info["objective"]) <= 0).all()
 
 
+@pytest.mark.long
 def test_a_mask_is_said_to_be_optimal_only_when_all_flips_were_tried():
     best = jaxarch.flip(20, returning="start")(jax.random.key(0), problem(), network(start()))
     for rounds, optimal in ((2, False), (3, True)):  # of two flips each, of six

@@ -160,6 +160,7 @@ def test_the_optimiser_of_a_later_stage_is_tried_before_an_earlier_one_is_traine
     assert not trained
 
 
+@pytest.mark.long
 def test_scores_and_weights_descend_as_if_one_optimiser_had_both():
     network = looped(BESIDE["movement"], optax.adam(0.1))
     scores, weights = {"head": {"w": jnp.zeros((4, 2))}}, START

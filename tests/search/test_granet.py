@@ -21,12 +21,14 @@ def masks_of(steps, **settings):
     return np.asarray(descent_of(training, straight(weights, weights, rate=0.0, steps=steps))[0].memory["w"])
 
 
+@pytest.mark.long
 def test_the_density_falls_from_the_initial_one_along_the_cubic_schedule():
     # 10 + 40 u^3 with u = .8, .6, .4, .2 and 0 from step 2 to step 10.
     counts = masks_of(20, initial=0.5, end=0.5).sum(1).tolist()
     assert counts == [50] * 3 + [30] * 2 + [19] * 2 + [13] * 2 + [10] * 12
 
 
+@pytest.mark.long
 def test_each_leaf_replaces_a_share_of_what_pruning_over_all_leaves_has_left_it():
     weights = {"a": [8.0, 7.0, 6.0, 5.0], "b": [4.0, 3.0, 2.0, 1.0]}
     slopes = {"a": [1.0, 1.0, 1.0, 1.0], "b": [0.0, 10.0, 20.0, -30.0]}
@@ -45,6 +47,7 @@ def test_each_leaf_replaces_a_share_of_what_pruning_over_all_leaves_has_left_it(
     }
 
 
+@pytest.mark.long
 def test_the_exchange_goes_on_after_the_density_has_fallen_and_does_not_begin_before():
     def loss(params, state, batch, key):
         return jnp.sum(params["w"] * jax.random.normal(key, (100,))), state
@@ -56,11 +59,13 @@ def test_the_exchange_goes_on_after_the_density_has_fallen_and_does_not_begin_be
     assert rows[11:].sum(1).tolist() == [10] * 10  # at step 16, .5 / 2 (1 + cos(.8 pi)) of 10 is .48
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("initial", [0.6, 1.0])
 def test_the_first_mask_has_exactly_the_initial_density(initial):
     assert masks_of(20, initial=initial)[0].sum() == 100 * initial
 
 
+@pytest.mark.long
 def test_without_regrowth_it_is_gradual_magnitude_pruning():
     def of(make, **settings):
         training = make(0.2, begin=0.1, end=0.6, every=2, where="w", **settings)

@@ -88,6 +88,7 @@ def test_the_largest_are_kept_with_their_signs():
     assert network.mask["w"].tolist() == [[False, True, False]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("density", [0.013, 0.5])
 def test_a_mask_has_exactly_its_size(density):
     network = jax.jit(grasp(density))(keys()[0], problem().of_run(0))

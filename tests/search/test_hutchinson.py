@@ -27,6 +27,7 @@ def fourth_powers(batch_size):
     return jaxarch.Problem(lambda key: ({"w": jnp.asarray(WEIGHTS)}, {}), loss, FACTORS, descent)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_size", [1, 2])
 @pytest.mark.parametrize(("first_order", "factor"), [(True, 2), (False, 6)])
 def test_one_sample_is_exact_where_the_hessian_is_diagonal(batch_size, first_order, factor):
@@ -38,6 +39,7 @@ def test_one_sample_is_exact_where_the_hessian_is_diagonal(batch_size, first_ord
     assert network.mask["w"].tolist() == [[False, True, False]]
 
 
+@pytest.mark.long
 def test_an_estimate_is_unbiased_and_has_the_variance_of_the_entries_beside_the_diagonal():
     hessian = jnp.float32([[1.0, 2.0, 0.0], [2.0, -3.0, 1.0], [0.0, 1.0, 4.0]])
     params = {"w": jnp.ones((1, 3)), "bias": jnp.ones(1)}
@@ -56,6 +58,7 @@ def test_an_estimate_is_unbiased_and_has_the_variance_of_the_entries_beside_the_
     np.testing.assert_allclose(estimates.var(0), variances, rtol=0.15)
 
 
+@pytest.mark.long
 def test_batches_have_signs_of_their_own():
     # H is ((0, 1), (1, 0)) in each of two batches: estimates are 1 or -1, their mean 0 for half the keys.
     def loss(params, state, batch, key):
@@ -68,6 +71,7 @@ def test_batches_have_signs_of_their_own():
     assert sorted(set(found.tolist())) == [0.0, 0.5]
 
 
+@pytest.mark.long
 def test_the_temperature_divides_the_outputs_of_the_loss():
     learning = jaxarch.supervised(
         (lambda key: {"w": jnp.full((1, 1), 3.0)}, lambda params, x: x @ params["w"]),
@@ -82,6 +86,7 @@ def test_the_temperature_divides_the_outputs_of_the_loss():
         np.testing.assert_allclose(found, (9 - 9 / 2) / temperature**2, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("density", [0.013, 0.5])
 def test_a_mask_has_exactly_its_size(density):
     network = jax.jit(hutchinson(density, samples=2))(keys()[0], problem().of_run(0))

@@ -53,6 +53,7 @@ def test_every_method_takes_leaves_of_any_kind_beside_what_it_masks(name):
     assert jax.tree.structure(network.params) == jax.tree.structure(START)
 
 
+@pytest.mark.long
 def test_leaves_without_a_gradient_stay_and_complex_ones_are_trained_as_by_plain_jax():
     stage, keys = jaxarch.search.dense(nonnegative=False), jax.random.split(KEY, 1)
     network, report = jaxarch.over_seeds(stage, keys, problem_of())
@@ -63,6 +64,7 @@ def test_leaves_without_a_gradient_stay_and_complex_ones_are_trained_as_by_plain
     assert report.notes == ()  # no dead start of what has no entry
 
 
+@pytest.mark.long
 def test_a_loop_of_one_s_own_takes_gradients_in_what_has_some():
     search = jaxarch.Stepwise(jaxarch.search.dense(nonnegative=False), optax.sgd(0.1), steps=1)
     state = search.init(KEY, START)
@@ -109,6 +111,7 @@ def test_parameters_that_changed_since_the_start_are_refused_with_both_structure
         search.params({}, state)
 
 
+@pytest.mark.long
 def test_a_network_of_other_parameters_is_not_evaluated():
     stage, keys = jaxarch.search.random_mask(0.5), jax.random.split(KEY, 1)
     network, _ = jaxarch.over_seeds(stage, keys, problem_of())

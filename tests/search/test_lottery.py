@@ -70,6 +70,7 @@ def test_pruning_in_rounds_leaves_the_product_of_the_shares():
     assert int(network.mask["w"].sum()) == 512
 
 
+@pytest.mark.long
 def test_rewinding_starts_from_the_weights_that_the_first_training_started_from(one):
     real = jaxarch.search.dense()
     start = real.params(real.settings, training.begin(real, keys()[0], one, None).state)

@@ -65,6 +65,7 @@ def test_one_shot_keeps_the_largest_weights_of_the_network_trained_once(one_shot
         assert np.array_equal(leaf, np.abs(jaxarch.named_leaves(trained)[path]) >= cut)
 
 
+@pytest.mark.long
 def test_weights_that_are_nan_are_pruned_first_and_nothing_that_was_pruned_comes_back():
     mask = {"w": np.asarray([True, False, True, True, False])}
     network = jaxarch.Network({"w": np.asarray([np.nan, np.inf, 2.0, -3.0, 0.0], np.float32)}, mask)

@@ -60,6 +60,7 @@ def test_the_soft_mask_by_hand_as_scale_and_temperature_change(index):
     np.testing.assert_allclose(groups(found), expected, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n, m", [(2, 4), (1, 4), (4, 8)])
 def test_the_soft_mask_of_a_group_sums_to_n_and_the_mask_has_n(n, m):
     training = jaxarch.search.maskllm(f"{n}:{m}", std=0.02)
@@ -71,6 +72,7 @@ def test_the_soft_mask_of_a_group_sums_to_n_and_the_mask_has_n(n, m):
     assert (groups(training.network(training.settings, state).mask["kernel"], m).sum(-1) == n).all()
 
 
+@pytest.mark.long
 def test_another_axis_of_inputs():
     training = jaxarch.search.maskllm(jaxarch.masks.NOfM(1, 3, axis=-1), prior_strength=100.0)
     network = training(KEY, regression())
@@ -91,6 +93,7 @@ def without_prior():
     return jaxarch.search.maskllm(prior=None)(KEY, BIASED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prior", ["magnitude", drawn_mask])
 def test_without_training_a_strong_prior_s_mask_comes_out(prior):
     problem = BIASED
@@ -159,6 +162,7 @@ def test_weights_of_few_bits_keep_their_dtype(dtype):
     )
 
 
+@pytest.mark.long
 def test_it_finds_the_mask_that_made_the_targets_against_the_prior():
     truth = drawn_mask(None, {"kernel": jnp.ones((8, 3))})["kernel"]
     problem = regression(truth, steps=300, optimizer=optax.adam(1e-2))
@@ -169,6 +173,7 @@ def test_it_finds_the_mask_that_made_the_targets_against_the_prior():
     assert (preferred["kernel"] != truth).any()
 
 
+@pytest.mark.long
 def test_weights_of_an_earlier_stage_stay_as_they_are():
     problem = regression(steps=5, optimizer=optax.adam(1e-2))
     search = jax.jit(jaxarch.search.maskllm())

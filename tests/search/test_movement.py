@@ -25,6 +25,7 @@ def after(training, scores, done, problem):
     return carry._replace(state=carry.state._replace(trainable=trainable, step=jnp.int32(done)))
 
 
+@pytest.mark.long
 def test_scores_get_the_gradient_of_what_is_pruned_too_and_weights_do_not():
     problem = straight({"w": [3.0, 5.0]}, {"w": [1.0, -2.0]}, rate=0.1, steps=10)
     training = search()
@@ -34,6 +35,7 @@ def test_scores_get_the_gradient_of_what_is_pruned_too_and_weights_do_not():
     np.testing.assert_allclose(moved.state.trainable["scores"]["w"], [2 - 0.1 * 3, 1 + 0.1 * 10], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_scores_add_up_how_far_weights_move_away_from_0():
     problem = straight({"w": [3.0, -5.0]}, {"w": [1.0, 1.0]}, rate=0.1, steps=2)
     training = search(1.0)
@@ -103,6 +105,7 @@ def test_the_mask_has_exactly_the_size_that_was_asked_for(scope, density):
     assert jax.jit(lambda: sizes(density, scope))() == round(density * 832)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scope", ["global", "layer"])
 def test_so_it_has_for_traced_densities(scope):
     densities = [0.013, 0.21, 0.5, 1.0]

@@ -88,6 +88,7 @@ def test_channels_go_in_the_order_of_their_scales_and_the_curve_tells_the_loss_w
     assert loss <= 1.5 * slim.info["losses"][0]
 
 
+@pytest.mark.long
 def test_a_removed_channel_is_gone_whatever_its_weights_are():
     learned = problem()
     slim = jaxarch.slim(0.5)(jax.random.key(0), learned, trained(1e-2))
@@ -113,11 +114,13 @@ def test_a_refit_leaves_removed_channels_at_0_and_lowers_the_loss():
         assert after < one.info["losses"][one.info["removed"]]
 
 
+@pytest.mark.long
 def test_bisection_looks_at_few_removals():
     slim = jaxarch.slim(0.5, removals="bisection")(jax.random.key(0), problem(), trained(1e-2))
     assert int(jnp.isfinite(slim.info["losses"]).sum()) <= 5
 
 
+@pytest.mark.long
 def test_losses_and_channels_are_the_same_by_batches_of_rows():
     found = trained(1e-2)
     whole = jaxarch.slim(0.5)(jax.random.key(0), problem(), found)
@@ -127,6 +130,7 @@ def test_losses_and_channels_are_the_same_by_batches_of_rows():
         assert same(leaves(parts.mask), leaves(whole.mask))
 
 
+@pytest.mark.long
 def test_many_runs_need_the_memory_of_a_batch_of_rows_and_not_of_all():
     learned = problem(validation=np.tile(np.arange(200, 300), 60))
     networks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), trained(1e-2, steps=1))

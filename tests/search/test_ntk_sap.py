@@ -74,6 +74,7 @@ SEARCH = jax.jit(ntk_sap(0.3, rounds=3, draws=4, noise=2.0))
 """Tests share this search and the problem, so that one program serves them all."""
 
 
+@pytest.mark.long
 def test_in_one_s_own_loop_it_gives_the_mask_of_the_search():
     problem = PROBLEM
     params_key, draws_key = jax.random.split(KEY)
@@ -96,11 +97,13 @@ def test_in_one_s_own_loop_it_gives_the_mask_of_the_search():
     assert same(SEARCH(KEY, problem).mask, mask)
 
 
+@pytest.mark.long
 def test_no_data_are_looked_at():
     other = dataclasses.replace(PROBLEM, data=(7 - X, PROBLEM.data[1]))
     assert same(SEARCH(KEY, PROBLEM).mask, SEARCH(KEY, other).mask)
 
 
+@pytest.mark.long
 def test_every_draw_has_weights_of_its_own_and_the_problem_s_are_kept():
     paired = dataclasses.replace(PROBLEM, paired=jax.random.key(5))
     found = SEARCH(KEY, paired)
@@ -109,6 +112,7 @@ def test_every_draw_has_weights_of_its_own_and_the_problem_s_are_kept():
     assert same(found.mask, SEARCH(KEY, PROBLEM).mask)
 
 
+@pytest.mark.long
 def test_every_density_is_exact_and_what_it_is_alone():
     several = jax.jit(ntk_sap((0.7, 0.3), rounds=3, draws=4, noise=2.0))(KEY, PROBLEM)
     for density, size in (("0.7", 14), ("0.3", 6)):
@@ -116,6 +120,7 @@ def test_every_density_is_exact_and_what_it_is_alone():
     assert same(several.mask, SEARCH(KEY, PROBLEM).mask)
 
 
+@pytest.mark.long
 def test_weights_of_zero_are_told():
     with pytest.warns(jaxarch.ResultWarning, match="saliencies are infinite, NaN or all 0 in 1 of 1 runs"):
         network = ntk_sap(0.5, rounds=2, draws=1, noise=1e-30)(KEY, learning(scale=0.0))

@@ -75,6 +75,7 @@ def paths(params, x):
             yield on_path, units[-1], (enters * np.prod(open_, axis=0)).sum() if open_ else enters.sum()
 
 
+@pytest.mark.long
 def test_the_scores_are_those_of_all_paths_and_their_bound_is_above_the_trace_of_the_kernel():
     rng = np.random.default_rng(0)
     params = {
@@ -159,6 +160,7 @@ def test_branches_of_unlike_size_are_compared():
     np.testing.assert_allclose(scores["b"], 15**2 / (15**2 + 7**2), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_deep_network_does_not_overflow():
     # Half of 512 neurons are open, so there are 256^16 paths: more than float32 holds.
     kernels = [jax.random.normal(key, (512, 512)) / 16 for key in jax.random.split(KEY, 16)]
@@ -172,6 +174,7 @@ def test_a_deep_network_does_not_overflow():
     np.testing.assert_allclose([leaf.sum() for leaf in scores], 1, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_every_density_is_exact_with_batch_norm_over_runs():
     search, keys = path_exclusion((0.5, 0.031), rounds=4), jax.random.split(KEY, 3)
     problem = problem_of("path_exclusion")
@@ -183,6 +186,7 @@ def test_every_density_is_exact_with_batch_norm_over_runs():
         assert kept.tolist() == [round(density * size)] * 3
 
 
+@pytest.mark.long
 def test_the_data_matter_from_the_second_round_on():
     rng = np.random.default_rng(1)
     params = {"a": jnp.float32(rng.normal(size=(6, 12))), "b": jnp.float32(rng.normal(size=(12, 2)))}

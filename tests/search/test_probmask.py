@@ -81,6 +81,7 @@ def ones(steps=10):
     return straight({"w": [3.0, 5.0]}, {"w": [1.0, -2.0]}, rate=0.1, steps=steps)
 
 
+@pytest.mark.long
 def test_a_step_is_that_of_the_mean_gradient_of_its_samples_by_hand():
     s, w, slopes = np.array([0.4, 0.5]), np.array([3.0, 5.0]), np.array([1.0, -2.0])
     training = search(0.47, samples=2, temperature=0.2)
@@ -109,6 +110,7 @@ def test_the_bound_on_the_mean_falls_as_the_cube(done, expected):
     np.testing.assert_allclose(moved.state.trainable["scores"]["w"].mean(), expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_at_a_low_temperature_gates_are_open_as_often_as_their_probability_says():
     problem = straight({"w": np.ones(MANY)}, {"w": np.ones(MANY)}, steps=1000)
     training = search(temperature=1e-3)
@@ -119,6 +121,7 @@ def test_at_a_low_temperature_gates_are_open_as_often_as_their_probability_says(
         assert abs(gates.mean() - s) < 5e-3 + 4 * np.sqrt(s * (1 - s) / MANY)
 
 
+@pytest.mark.long
 def test_probabilities_of_0_and_1_have_a_gradient():
     problem = straight({"w": [1.0, 1.0]}, {"w": [1.0, -1.0]}, rate=1e-2, steps=1000)
     training = search(1.0)
@@ -127,6 +130,7 @@ def test_probabilities_of_0_and_1_have_a_gradient():
     assert moved.state.trainable["scores"]["w"][1] > 0
 
 
+@pytest.mark.long
 def test_a_model_s_state_goes_from_sample_to_sample():
     def loss(params, state, batch, key):
         return params["w"].sum(), state + 1
@@ -140,6 +144,7 @@ def test_a_model_s_state_goes_from_sample_to_sample():
 TWO_LEAVES = straight(*[{"w": np.linspace(-1, 1, 777), "v": np.linspace(1, 2, 55)}] * 2, steps=5)
 
 
+@pytest.mark.long
 def test_the_mask_has_exactly_the_size_that_was_asked_for_and_the_largest_probabilities():
     densities = [0.013, 0.21, 1.0]
 

@@ -49,6 +49,7 @@ def scored(problem):
     return jax.jit(prospr(1.0, steps=1, learning_rate=0.25, where="w"))(KEY, problem).info["saliency"]["w"]
 
 
+@pytest.mark.long
 def test_steps_move_the_other_leaves_and_leave_what_the_optimizer_freezes():
     # A step takes (w, u) to (w - u^2 w / 4, u - w^2 u / 4): at (2, 1) to (3/2, 0), where L is flat.
     assert scored(learning(optax.adam(0.1))).item() == 0
@@ -63,6 +64,7 @@ def test_scores_of_half_precision_are_float32():
     assert scored(learning(optax.sgd(0.1), jnp.bfloat16)).dtype == jnp.float32
 
 
+@pytest.mark.long
 def test_its_batches_are_those_that_training_begins_with():
     made = problem().of_run(0)
     network = jax.jit(prospr(0.5, steps=2, learning_rate=0.3))(keys()[0], made)

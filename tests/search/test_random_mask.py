@@ -77,6 +77,7 @@ def test_snip_keeps_the_connections_with_the_largest_weight_times_gradient():
     assert np.flatnonzero(network.mask["w"][0]).tolist() == [int(saliency.argmax())]
 
 
+@pytest.mark.long
 def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
     def saliency(batch_size, batches):
         learning = problem(batch_size=batch_size).of_run(0)

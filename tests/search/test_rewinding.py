@@ -33,12 +33,14 @@ def test_the_start_is_what_a_training_of_as_many_steps_finds(one, nonnegative):
     assert not close(late[jaxarch.Start].params, late.params, 1e-3)
 
 
+@pytest.mark.long
 def test_what_is_found_is_the_same_wherever_one_may_go_back_to(one):
     late = jax.jit(search.dense(rewind_to=EARLY))(keys()[0], one)
     dense = jax.jit(search.dense())(keys()[0], one)
     assert close((late.params, late.info), (dense.params, dense.info), 1e-6)
 
 
+@pytest.mark.long
 def test_of_a_training_that_stops_before_that_step_the_start_is_what_it_ends_with(one):
     late = search.dense(rewind_to=EARLY)
     carry = training.begin(late, keys()[0], one, None)

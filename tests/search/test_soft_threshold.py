@@ -31,12 +31,14 @@ def test_weights_shrink_by_the_threshold_and_those_below_are_0():
     np.testing.assert_allclose(search.params(search.settings, state)["w"], [0.75, -0.25, 0.0], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_loss_is_that_of_the_shrunk_weights_with_the_decay_of_weights_and_scores():
     _, loss = stepped(start=QUARTER, strength=0.2)
     decay = 0.2 / 2 * (1 + 0.25 + 0.04 + QUARTER**2)
     assert np.isclose(loss, 0.75 * 1 - 0.25 * 2 + decay)
 
 
+@pytest.mark.long
 def test_a_step_is_that_of_the_gradients_by_hand():
     moved = stepped(start=QUARTER, strength=0.2)[0].state.trainable
     np.testing.assert_allclose(moved["weights"]["w"], [1 - 0.12, -0.5 - 0.19, 0.2 - 0.004], rtol=1e-6)

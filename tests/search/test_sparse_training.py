@@ -78,6 +78,7 @@ def places(leaf):
     return set(np.flatnonzero(np.asarray(leaf)).tolist())
 
 
+@pytest.mark.long
 def test_the_density_falls_along_the_cubic_schedule_by_hand():
     problem = one_kernel(np.arange(1.0, 101.0).reshape(10, 10), np.zeros((10, 10)), steps=20)
     carries, _ = states(gradual_magnitude(0.1, begin=0.1, end=0.6, every=2), problem)
@@ -117,6 +118,7 @@ def test_rigl_changes_as_its_algorithm_says_by_hand(seed):
         assert places(weights) == retained
 
 
+@pytest.mark.long
 def test_what_grows_for_the_first_time_has_a_moment_of_0():
     carries, begun = states(rigl(0.5, replaced=0.8, until=0.5, every=1), one_kernel(SIZES, SLOPES, 4))
     first, after = begun.state.memory["kernel"], carries.state.memory["kernel"][1]
@@ -126,6 +128,7 @@ def test_what_grows_for_the_first_time_has_a_moment_of_0():
     assert trace[2][after & ~first].all()
 
 
+@pytest.mark.long
 def test_set_retains_the_largest_of_each_change_by_hand():
     # Of 10 connections 3 go at step 1 and at step 2, where those that have grown are still 0: they go again.
     carries, begun = states(sparse_evolution(0.5, replaced=0.3, every=1), one_kernel(SIZES, SLOPES, 3))

@@ -70,12 +70,14 @@ def test_the_fewest_neurons_within_a_share_of_the_linear_loss_are_chosen(counts,
     assert int(fewest_within(jnp.asarray(counts), jnp.asarray(losses), tolerance)) == chosen
 
 
+@pytest.mark.long
 def test_strengths_are_shares_of_the_loss_without_neurons_and_grow(found):
     info = found[1].info
     shares = np.asarray(info["strengths"] / info["width_losses"][:, :1])
     np.testing.assert_allclose(shares, [[0, 1e-2, 3e-2, 9e-2, 27e-2]] * 4, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_no_round_has_more_neurons_than_the_one_before(found):
     counts = np.asarray(found[1].info["neurons"])
     assert (counts[:, 0] == 0).all()
@@ -130,6 +132,7 @@ def stages():
     return [jax.jit(lambda key, network, stage=stage: stage(key, problem, network)) for stage in made]
 
 
+@pytest.mark.long
 def test_rounds_begin_with_the_neurons_of_a_given_network(stages):
     begin, training, linear, fewer, _ = stages
     key = jax.random.key(0)
@@ -144,6 +147,7 @@ def test_rounds_begin_with_the_neurons_of_a_given_network(stages):
     assert jnp.abs(network.params["factors"]["phi1"] - phi).max() < 0.05  # a step away
 
 
+@pytest.mark.long
 def test_a_round_goes_on_from_the_penalized_network_and_not_from_its_refitted_copy(stages):
     begin, training, linear, fewer, keep = stages
     key, problem = jax.random.key(0), bent(1)

@@ -80,6 +80,7 @@ def test_removed_weights_take_the_straight_through_gradient_and_shrink(strength)
     np.testing.assert_allclose(before["bias"] - after["bias"], gradient["bias"], atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_loss_is_that_of_the_masked_network_without_the_second_term():
     problem = curved(steps=1)
     network = jaxarch.search.sr_ste(strength=100.0)(KEY, problem)
@@ -89,6 +90,7 @@ def test_the_loss_is_that_of_the_masked_network_without_the_second_term():
     np.testing.assert_allclose(network.info["loss"][0], problem.objective(first, {}), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_connections_that_an_earlier_stage_removed_do_not_come_back():
     first = jaxarch.search.random_mask(0.4)(KEY, curved())
     network = jax.jit(jaxarch.search.sr_ste())(KEY, curved(steps=20), first)
@@ -98,6 +100,7 @@ def test_connections_that_an_earlier_stage_removed_do_not_come_back():
     assert (network.params["kernel"][~network.mask["kernel"]] == 0).all()
 
 
+@pytest.mark.long
 def test_it_takes_any_optimizer_and_a_sweep_of_strengths_is_one_program():
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2, weight_decay=0.1))
     problem = curved(optimizer=optimizer, steps=5)

@@ -153,6 +153,7 @@ def test_a_search_over_the_whole_network_may_follow_its_training():
     assert same(network.params, jaxarch.masks.apply_mask(network.mask, dense.params))
 
 
+@pytest.mark.long
 def test_a_network_that_lacks_connections_is_not_given_to_a_search_that_would_forget_them():
     masked, _ = jaxarch.over_seeds(search.random_mask(0.5), keys(), problem_for("any"))
     with pytest.raises(jaxarch.ArgumentError, match="two_temperature: it would restore the connections"):
@@ -183,6 +184,7 @@ def test_a_stage_of_one_s_own_may_need_a_problem_that_predicts():
         jaxarch.over_seeds(jaxarch.chain(search.dense(), mine), keys(), learning)
 
 
+@pytest.mark.long
 def test_a_plain_function_keeps_what_it_does_not_set():
     def nothing(key, problem, network):
         return jaxarch.Network(info=jaxarch.TrainingInfo({"seen": jnp.zeros(())}))
@@ -194,6 +196,7 @@ def test_a_plain_function_keeps_what_it_does_not_set():
     assert set(network.info) == {*dense.info, "seen"}
 
 
+@pytest.mark.long
 def test_neurons_are_no_mask_of_connections():
     network, _ = jaxarch.over_seeds(search.spectral(), keys(), problem_for("spectral"))
     assert network.mask is None
@@ -267,6 +270,7 @@ def test_an_equal_stage_after_another_beginning_is_another():
         assert same(found[str(share)][0].mask, alone.mask)
 
 
+@pytest.mark.long
 def test_runs_that_fill_up_the_last_group_of_a_plain_stage_are_dropped():
     drawn = search.random_mask(0.5)
     grouped, _ = jaxarch.over_seeds(drawn, keys(3), problem_for("any"), max_parallel_runs=2)
@@ -292,6 +296,7 @@ def test_a_threshold_does_not_bring_back_what_is_not_there():
         assert (after != before).any()
 
 
+@pytest.mark.long
 def test_every_run_of_a_network_that_is_given_is_looked_at():
     masked, _ = jaxarch.over_seeds(search.random_mask(0.5), keys(), problem_for("any"))
     first_whole = jax.tree.map(lambda leaf: leaf.at[0].set(True), masked.mask)

@@ -56,6 +56,7 @@ def test_each_run_stops_at_the_first_border_whose_gap_is_small_enough():
     assert len(set(network.info["kept_at"].tolist())) > 1
 
 
+@pytest.mark.long
 def test_the_gap_is_that_of_the_soft_mask_over_all_rows():
     network, report = stopped()
     for run in range(3):
@@ -65,6 +66,7 @@ def test_the_gap_is_that_of_the_soft_mask_over_all_rows():
         assert report.stages[0].validation["gap"][border, run] == pytest.approx(float(gap), rel=1e-3)
 
 
+@pytest.mark.long
 def test_on_a_convex_loss_the_mask_is_then_as_near_to_the_best_as_the_gap_says():
     network, _ = stopped()
 
@@ -77,12 +79,14 @@ def test_on_a_convex_loss_the_mask_is_then_as_near_to_the_best_as_the_gap_says()
         assert 0 < float(objective(soft)) - least <= 0.01
 
 
+@pytest.mark.long
 def test_stopping_at_a_gap_is_beside_what_validation_rows_say():
     stopping = jaxarch.EarlyStopping("gap", until=0.01, patience=100)
     _, report = jaxarch.over_seeds(SEARCH, KEYS, logistic(validation=True), chunk=5, early_stopping=stopping)
     assert set(report.stages[0].validation) == {"loss", "gap"}
 
 
+@pytest.mark.long
 def test_a_metric_that_is_reached_ends_a_run_in_either_direction():
     def learning(mode):
         return jaxarch.supervised(
@@ -119,6 +123,7 @@ def test_what_is_good_enough_is_a_number():
         jaxarch.EarlyStopping("gap", until=float("nan"))
 
 
+@pytest.mark.long
 def test_the_gap_of_a_search_over_units_is_that_of_its_units():
     search = two_temperature(20.0, 2.0, mean=0.0, std=1.0, units=(2, 1))
     state = training.begin(search, KEYS[0], logistic(), None).state
@@ -133,6 +138,7 @@ def ten_times_the_size(mask):
     return 10 * mask["w"].sum()
 
 
+@pytest.mark.long
 def test_the_gap_is_that_of_the_loss_with_its_penalty_at_the_temperature_of_the_step():
     hard = optax.linear_schedule(5.0, 20.0, 10)
     search = two_temperature(hard, 2.0, mean=0.0, std=1.0, penalty=ten_times_the_size)

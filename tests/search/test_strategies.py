@@ -42,6 +42,7 @@ def test_retraining_leaves_the_architecture_as_it_was_found(name):
     assert all((leaf >= 0).all() for leaf in jax.tree.leaves(retrained.params))
 
 
+@pytest.mark.long
 def test_a_warm_start_is_at_the_found_weights_and_a_cold_one_is_not():
     from jaxarch.run import _training as training
 
@@ -63,6 +64,7 @@ def test_strategies_that_begin_alike_share_the_beginning_exactly():
     assert reports[1].seconds > reports[0].seconds
 
 
+@pytest.mark.long
 def test_all_stages_of_a_chain_take_their_keys_from_one_program():
     drawn = lambda key, problem: jaxarch.Network({"w": jax.random.normal(key)})  # noqa: E731
     again = lambda key, problem, network: drawn(key, problem)  # noqa: E731
@@ -73,6 +75,7 @@ def test_all_stages_of_a_chain_take_their_keys_from_one_program():
     assert found.params["w"][0] == jax.random.normal(jax.random.fold_in(five[0], 2))
 
 
+@pytest.mark.long
 def test_runs_with_different_keys_differ_and_with_equal_keys_are_equal():
     learning = problem()
     first, _ = jaxarch.over_seeds(STRATEGIES["bin"], keys(), learning)
@@ -142,6 +145,7 @@ def test_the_weights_under_the_mask_can_be_chosen(weights):
         assert (kept == -1).all()
 
 
+@pytest.mark.long
 def test_absolute_scores_are_those_in_units_of_one_over_hard():
     learning = problem(steps=1).of_run(0)
     relative = jaxarch.search.two_temperature(50.0, 5.0, mean=-10.0, std=5.0)

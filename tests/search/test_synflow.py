@@ -61,6 +61,7 @@ def left(mask):
     return ["".join(str(int(entry)) for entry in kernel.ravel()) for kernel in kernels_of(mask)]
 
 
+@pytest.mark.long
 def test_a_saliency_is_the_sum_over_paths_of_the_products_of_sizes():
     # The hidden neurons are 1 + 5, 11.5 and 2: saliencies are 4, 23 and 2 before them, 24, 23 and 2 behind.
     kernels = [np.float32([[-1, 11.5, 2]]), np.float32([[4], [-2], [1]])]
@@ -180,6 +181,7 @@ def test_every_density_is_exact_and_what_it_is_alone():
     assert same(several.mask, of_deep().mask)
 
 
+@pytest.mark.long
 def test_no_data_are_looked_at():
     one, other = (learning(layers(DEEP), 8, 3, factor * np.ones((12, 8), np.float32)) for factor in (1, -3))
     assert same(

@@ -44,6 +44,7 @@ def test_the_larger_set_moves_and_its_weights_take_over_once_they_are_the_larges
     assert larger == [[1, 1, 0, 0]] * 3 + [[0, 1, 1, 0]] * 3
 
 
+@pytest.mark.long
 def test_the_network_has_the_last_mask_that_the_loss_has_seen():
     training = jaxarch.search.top_kast(0.25, exploration=0.25, strength=0.0, every=1, where="w")
     network = training(KEY, straight({"w": [4, 3, 2, 1]}, {"w": [1, -1, 5, 5]}, steps=5))
@@ -121,6 +122,7 @@ def test_exploration_of_all_is_dense_training_of_what_is_not_used():
     assert found.trainable["w"].tolist() == [[4, 3, 2, 1], [3.5, 2.5, 1.5, 0.5], [3, 2, 1, 0]]
 
 
+@pytest.mark.long
 def test_each_leaf_has_its_share_unless_all_are_compared():
     weights = {"a": [8.0, 7.0, 6.0, 5.0], "b": [4.0, 3.0, 2.0, 1.0]}
     problem = straight(weights, weights, rate=0.0, steps=3)
@@ -129,6 +131,7 @@ def test_each_leaf_has_its_share_unless_all_are_compared():
         assert [int(leaf.sum()) for leaf in network.mask.values()] == kept
 
 
+@pytest.mark.long
 def test_weights_of_another_dtype_are_compared_under_strict_promotion():
     def loss(params, state, batch, key):
         return jnp.sum(params["w"]), state

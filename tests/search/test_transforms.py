@@ -23,6 +23,7 @@ def numpy_loss(w1, w2, x, y):
     return (outputs * (1 - 2 * y)).mean()
 
 
+@pytest.mark.long
 def test_the_threshold_is_the_best_of_ten_percentiles_of_all_weights_pooled():
     learning = problem().of_run(0)
     network = jax.jit(jaxarch.chain(jaxarch.search.dense()))(keys()[0], problem(steps=100).of_run(0))
@@ -40,6 +41,7 @@ def test_the_threshold_is_the_best_of_ten_percentiles_of_all_weights_pooled():
     assert not bool(result.info["constant"])
 
 
+@pytest.mark.long
 def test_a_saturated_network_ties_at_zero_and_is_reported_as_constant():
     # All weights equal: every threshold but the last keeps nothing; balanced classes give F = 0.
     weights = {"w1": jnp.ones((64, 64)), "w2": jnp.ones((64, 64))}
@@ -71,6 +73,7 @@ def test_leaves_without_a_mask_are_neither_pooled_nor_changed():
     assert result.params["b"].tolist() == [100.0]
 
 
+@pytest.mark.long
 def test_thresholding_is_a_function_of_the_percentiles_given():
     network = jaxarch.chain(jaxarch.search.dense())(keys()[0], problem().of_run(0))
     result = jaxarch.threshold((75,))(keys()[0], problem().of_run(0), network)

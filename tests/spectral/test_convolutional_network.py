@@ -68,6 +68,7 @@ def test_what_is_exported_computes_the_same_from_the_channels_that_are_left(kept
     assert [*last, 3] == left
 
 
+@pytest.mark.long
 def test_an_eigenvalue_of_0_removes_its_channel_at_every_depth():
     params, state, outputs = parts()
     for layer, size in (("L2", 4), ("L3", 5), ("L4", 6)):

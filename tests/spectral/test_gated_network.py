@@ -305,6 +305,7 @@ def test_the_form_of_a_network_is_read_from_its_parameters():
     assert spectral.form_of(random_params(DEEP)) == "eigendecomposition"
 
 
+@pytest.mark.long
 def test_the_nnx_module_computes_what_the_network_does():
     module = jaxarch.SpectralMLP(DEEP, form="gated", rngs=nnx.Rngs(0))
     params = jax.tree.map(jnp.asarray, nnx.to_pure_dict(nnx.state(module, nnx.Param)))
@@ -457,6 +458,7 @@ def test_bad_input_is_refused_in_one_line_that_names_the_argument(make, message)
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_the_recursive_rule_reads_input_eigenvalues_and_may_train_them():
     net = jaxarch.spectral_network(DEEP, form="gated", update="recursive", train_input_eigenvalues=True)
     params, state = started(net)

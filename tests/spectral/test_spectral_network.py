@@ -154,6 +154,7 @@ def test_inputs_may_have_any_leading_axes():
         assert none.shape == (0, 4, 3)
 
 
+@pytest.mark.long
 def test_many_networks_are_one_vmap_inside_a_scan_and_forward_mode_works():
     x = inputs(WIDTHS[2])
     runs = [random_params(WIDTHS[2], seed) for seed in range(3)]
@@ -222,6 +223,7 @@ def parabola(compute, params, x):
     return jnp.mean((y - jnp.sum(x**2, 1, keepdims=True)) ** 2)
 
 
+@pytest.mark.long
 def test_a_perceptron_start_is_exactly_linear_and_moves_only_the_last_hidden_layer():
     net = jaxarch.spectral_network((3, 6, 5, 4, 2))
     params, x = started(net)[0], inputs((3,), 10)
@@ -244,6 +246,7 @@ def test_a_perceptron_start_is_exactly_linear_and_moves_only_the_last_hidden_lay
         assert not gradient["eigenvalues"]["L2"].any()
 
 
+@pytest.mark.long
 def test_hidden_layers_wake_one_a_step_from_the_last():
     problem = curved(jaxarch.spectral_network((3, 8, 8, 8, 1)), 4)
     search, key = jaxarch.search.spectral(), jax.random.key(0)

@@ -402,6 +402,7 @@ def test_bad_input_is_refused_in_one_line_that_names_the_argument(make, message)
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_direct_weights_of_many_runs_or_of_a_module_are_refused_by_what_they_are():
     model = jaxarch.spectral_network((2, 3, 1))
     params, _ = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 2))

@@ -36,6 +36,7 @@ def penalised(search, eigenvalues=EIGENVALUES):
 # Penalties by layer ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_each_layer_has_a_strength_of_its_own():
     value, slope = penalised(jaxarch.search.spectral({"L2": 2.0, "L3": 3.0}))
     assert value == 2 * 7 + 3 * 2
@@ -44,6 +45,7 @@ def test_each_layer_has_a_strength_of_its_own():
     assert value == 2 * 25 + 3 * 4
 
 
+@pytest.mark.long
 def test_a_depth_penalty_is_of_norms_and_counts_the_hidden_layers_before():
     value, slope = penalised(jaxarch.search.spectral(0.0, depth_strength={"L2": 2.0, "L3": 3.0}))
     assert value == 2 * 5 + 3 * 2
@@ -319,6 +321,7 @@ def test_losses_and_removals_are_the_same_by_batches_of_rows(batch_size):
     assert same(parts[jaxarch.NeuronMask], whole[jaxarch.NeuronMask])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{"order": "loss"}, {"removals": "bisection"}])
 def test_many_runs_need_the_memory_of_a_batch_of_rows_and_not_of_all(options):
     problem = linear_problem(jaxarch.spectral_network(DEEP))

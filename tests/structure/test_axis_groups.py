@@ -1189,6 +1189,7 @@ def test_what_is_known_of_a_primitive_is_of_one_that_is_followed():
         assert set(rules) <= followed
 
 
+@pytest.mark.long
 def test_the_printed_table_breaks_its_lines_between_axes_at_100_characters():
     params = {f"layer {i}": jnp.ones((4, 4)) for i in range(20)}
     params |= {"first": jnp.ones((3, 4)), "last": jnp.ones((4, 2))}

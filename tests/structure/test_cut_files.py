@@ -31,6 +31,7 @@ def planned(params):
     return plan(model, params, X, budget="50% multiply_adds")
 
 
+@pytest.mark.long
 def test_another_process_rebuilds_the_model_from_two_files_and_shapes(params, planned, tmp_path):
     small = planned.apply()
     save_cut(tmp_path / "small.json", small)

@@ -142,6 +142,7 @@ def test_reductions_of_an_array_of_one_number_have_the_bits_of_jax(fill):
         assert made.tobytes() == np.asarray(function(array, 1)).tobytes()
 
 
+@pytest.mark.long
 def test_reading_a_language_model_compiles_what_numpy_rounds_otherwise_and_lookups():
     model = GPT(depth=2, features=8, heads=2, length=5, vocabulary=7, rngs=nnx.Rngs(0))
     hidden = model.encoder[0].layers[0]

@@ -60,12 +60,14 @@ def test_a_plan_uses_nearly_all_of_its_budget(name):
     assert 0.48 < plan.after.multiply_adds / plan.before.multiply_adds <= 0.5
 
 
+@pytest.mark.long
 @names
 def test_a_smaller_model_computes_what_the_masked_one_does_for_another_number_of_examples(name):
     model, plan, small = planned(name)
     assert jax_models.difference_of_outputs(model, plan, small, jax_models.more(model.inputs)) < 1e-5
 
 
+@pytest.mark.long
 @names
 def test_the_gradient_of_a_smaller_model_is_the_cut_gradient_of_the_masked_one(name):
     model, plan, small = planned(name)

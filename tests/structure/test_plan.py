@@ -98,6 +98,7 @@ def test_where_units_are_small_at_least_98_percent_of_a_budget_are_used(scope):
     assert 0.98 * 0.37 <= made.after.multiply_adds / made.before.multiply_adds <= 0.37
 
 
+@pytest.mark.long
 def test_the_cost_of_a_plan_is_that_of_the_smaller_model(resnet):
     made = jaxarch.nnx.plan(resnet, PICTURES, budget="50% multiply_adds")
     small = made.apply().model
@@ -320,6 +321,7 @@ def test_a_linen_module_becomes_a_program_of_smaller_arrays():
     assert not small.same_function and small.function(small.tree, X[:1]).shape == (1, 3)
 
 
+@pytest.mark.long
 def test_a_module_is_made_smaller_and_trains(resnet):
     before = jax.tree.map(jnp.copy, nnx.state(resnet))
     small = jaxarch.nnx.plan(resnet, PICTURES, budget="50% multiply_adds").apply().model
@@ -330,6 +332,7 @@ def test_a_module_is_made_smaller_and_trains(resnet):
     assert all(map(np.array_equal, jax.tree.leaves(nnx.state(resnet)), jax.tree.leaves(before)))
 
 
+@pytest.mark.long
 def test_a_network_and_its_problem_are_made_smaller_together():
     data = jnp.asarray(np.random.default_rng(0).normal(size=(40, 6)), jnp.float32)
     problem = jaxarch.supervised(
@@ -390,6 +393,7 @@ def test_integer_matrices_have_no_say():
     assert {*made.scores} == {"a[1]", "b[1]"}
 
 
+@pytest.mark.long
 def test_a_module_that_trains_in_its_call_has_the_costs_of_one_example():
     model = nnx.Sequential(
         nnx.Linear(6, 16, rngs=nnx.Rngs(0)),
@@ -434,6 +438,7 @@ def test_a_latency_below_that_of_the_smallest_model_is_refused():
         within_latency(lambda share: share, lambda share: 0.5 + 0.5 * share, 1.0, 0.4, "5 ms")
 
 
+@pytest.mark.long
 def test_a_budget_of_latency_is_measured():
     made = plan(mlp, PARAMS, X, budget="10 s")
     assert all(seconds < 10 for seconds in made.seconds) and "10 s" in str(made)
@@ -446,6 +451,7 @@ def test_a_latency_that_hardly_depends_on_size_keeps_most_units():
     assert share > 0.8 and seconds <= 0.96
 
 
+@pytest.mark.long
 def test_a_knapsack_meets_a_latency():
     made = plan(mlp, PARAMS, X, budget=("10 s", "50% parameters"), scope="knapsack")
     assert made.after.parameters <= 0.5 * made.before.parameters
@@ -567,6 +573,7 @@ def layers_of(name, rngs):
     return [first, inner, nnx.relu, last], IMAGES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["attention", "general", "depthwise", "group norm"])
 def test_layers_that_keep_their_sizes_have_the_smaller_ones(name):
     layers, x = layers_of(name, nnx.Rngs(0))

@@ -49,6 +49,7 @@ def changed(tree, layer, part, by=0.1):
     return tree | {layer: tree[layer] | {part: tree[layer][part] + by}}
 
 
+@pytest.mark.long
 def test_a_cut_model_is_the_masked_one(masked, small):
     found = same((model, masked), (small.function, small.tree), X)
     assert found and found.first == "" and not found.alike

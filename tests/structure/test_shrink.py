@@ -436,6 +436,7 @@ def moving_mean(p, s, x, key):
     return jax.nn.relu(hidden - mean) @ p["out"], state
 
 
+@pytest.mark.long
 def test_state_that_training_alone_reads_is_cut_with_what_it_becomes():
     params = {"in": jnp.ones((5, 6)), "out": jnp.ones((6, 2))}
     state = {"hidden": jnp.ones((1, 6)), "average": jnp.zeros((1, 6)), "counter": jnp.zeros(())}
@@ -521,6 +522,7 @@ def without_two_heads(function, x):
     return jaxarch.structure.plan(function, HEADS, x, kept={"k[1]": jnp.arange(4) < 2}).apply()
 
 
+@pytest.mark.long
 def test_a_smaller_model_is_exported_for_any_number_of_examples():
     x = drawn(x=(3, 5, 7))["x"]
     small = without_two_heads(heads_in_rows, x)
@@ -540,6 +542,7 @@ INDEXED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("indexed", INDEXED.values(), ids=INDEXED)
 def test_a_model_that_takes_parts_of_each_example_is_exported_for_any_number(indexed):
     x = drawn(x=(3, 5, 7))["x"]
@@ -616,6 +619,7 @@ def test_the_derivative_of_a_rule_is_not_exported_for_any_number_of_examples():
         jax.export.export(jax.jit(gradient))(small.tree, jax.ShapeDtypeStruct(sizes, jnp.float32))
 
 
+@pytest.mark.long
 def test_what_shrink_returns_is_exported_if_each_example_is_computed_on_its_own():
     params = {**HEADS, "o": HEADS["o"].at[:6].set(0)}
     x = drawn(x=(3, 5, 7))["x"]

@@ -122,6 +122,7 @@ def test_a_unit_that_never_fires_goes_first():
     assert not made.kept["a[1]"][3]
 
 
+@pytest.mark.long
 def test_the_geometric_median_has_the_distances_between_the_connections_of_units():
     rows = jnp.concatenate([PARAMS["a"].T, PARAMS["b"]], 1)  # into and out of each unit
     expected = jnp.linalg.norm(rows[:, None] - rows[None], axis=-1).sum(1)
@@ -132,6 +133,7 @@ def test_the_geometric_median_has_the_distances_between_the_connections_of_units
     assert close(only["a[1]"], expected, 1e-4)
 
 
+@pytest.mark.long
 def test_of_equal_units_the_geometric_median_is_smallest():
     model = nnx.Sequential(nnx.Linear(4, 6, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(6, 2, rngs=nnx.Rngs(1)))
     model.layers[0].kernel[:, 1:4] = model.layers[0].kernel[:, :1]
@@ -141,6 +143,7 @@ def test_of_equal_units_the_geometric_median_is_smallest():
     assert set(np.argsort(scores)[:4].tolist()) == {0, 1, 2, 3}
 
 
+@pytest.mark.long
 def test_heads_and_their_features_have_distances_of_their_own():
     params = {"q": drawn(6, 3, 4), "k": drawn(6, 3, 4)}
 

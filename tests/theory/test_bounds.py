@@ -115,6 +115,7 @@ def test_bounds_of_slopes_are_no_looser_than_values_that_are_attained(name, shar
     assert (attained >= (share - 0.02) * (high - low)).all()
 
 
+@pytest.mark.long
 @given(seed=SEEDS)
 def test_a_sum_s_bounds_enclose_the_exact_sum_and_every_order_of_summation(seed):
     generator = np.random.default_rng(seed)
@@ -297,6 +298,7 @@ def test_tiny_and_huge_gradients_are_bounded_without_underflow():
         np.testing.assert_allclose(bound, 2 * size, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_unknown_weights_are_refused():
     problem = network_11()
     params, _ = problem.init(jax.random.key(0))

@@ -16,6 +16,7 @@ def network(x):
     return jax.nn.relu(x["a"] @ FIRST) @ LAST + jnp.tanh(x["b"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", ORDERS)
 def test_no_two_points_of_the_box_are_further_apart_in_the_outputs(order):
     generator = np.random.default_rng(1)
@@ -39,6 +40,7 @@ def test_a_linear_map_has_its_operator_norm(order):
     np.testing.assert_allclose(slope, np.linalg.norm(FIRST.T, order), rtol=2e-4)
 
 
+@pytest.mark.long
 def test_a_slope_too_small_to_be_squared_is_bounded():
     assert lipschitz_bound(lambda x: 1e-25 * x * x, 2)(jnp.zeros(1), jnp.ones(1)) >= 2e-25
 
@@ -48,6 +50,7 @@ def test_what_is_clipped_by_itself_has_its_slope():
     assert slope >= 1
 
 
+@pytest.mark.long
 def test_where_all_neurons_are_decided_a_network_is_linear():
     centre = jnp.asarray([1.0, -0.5, 0.3, 2.0])
     slope = lipschitz_bound(lambda x: jax.nn.relu(x @ FIRST) @ LAST)(centre - 1e-3, centre + 1e-3)
@@ -69,6 +72,7 @@ def test_a_function_without_a_bounded_slope_has_an_infinite_one(fun):
     assert jax.jit(lipschitz_bound(fun))(jnp.float32([-1, 0]), jnp.float32([1, 1])) == np.inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fun", "width"),
     [
@@ -98,6 +102,7 @@ def test_the_slope_is_that_of_what_is_computed_whatever_derivative_is_stated(fun
     np.testing.assert_allclose(lipschitz_bound(fun)(jnp.ones(2), 2 * jnp.ones(2)), 4, rtol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fun", "slope"),
     [(lambda x: x.max(), 2.0), (lambda x: jax.nn.relu(x).min(), 2.0), (jax.nn.softmax, 1.3)],

@@ -116,6 +116,7 @@ def test_a_small_rate_gives_the_ordinary_step():
     np.testing.assert_allclose(exact, -1e-6 * gradient, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_optimiser_is_the_exact_step_through_the_two_temperature_gradient():
     scores = {"w": jnp.linspace(-0.3, 0.3, 12).reshape(3, 4), "bias": None}
     target = jnp.sin(jnp.arange(12.0)).reshape(3, 4)

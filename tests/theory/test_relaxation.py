@@ -80,6 +80,7 @@ def bounds_of(name):
     return linear, intervals, np.asarray(values)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EACH)
 def test_linear_bounds_enclose_what_is_computed_at_every_point(name):
     (low, high), _, values = bounds_of(name)
@@ -87,6 +88,7 @@ def test_linear_bounds_enclose_what_is_computed_at_every_point(name):
     assert (values <= np.asarray(high)[:, None]).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EACH)
 def test_linear_bounds_are_never_looser_than_intervals(name):
     (low, high), (least, largest), _ = bounds_of(name)
@@ -162,6 +164,7 @@ def test_in_boxes_of_one_point_bounds_enclose_the_exact_values_whatever_was_roun
     assert (exact < high).all()
 
 
+@pytest.mark.long
 def test_two_neurons_that_make_a_distance_have_its_range():
     def distance(x):
         return jax.nn.relu(x[0] - x[1]) + jax.nn.relu(x[1] - x[0]) - 0.5 * x[0]
@@ -227,6 +230,7 @@ def test_bounds_outside_of_jit_are_compiled_as_a_whole_and_once():
     assert not seen
 
 
+@pytest.mark.long
 def test_a_thousand_steps_of_one_entry_are_bounded():
     def fun(x):
         for _ in range(1000):
