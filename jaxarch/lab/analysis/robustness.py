@@ -66,7 +66,7 @@ MEASURED = {
 COLUMNS = (*MEASURED, "certified", "withstanding")
 """Also the shares of examples whose proven and whose attacked radius reach the one of the settings."""
 WIDTHS = {"mlp": (40, 40)}
-SUITS_ALL: dict[str, Any] = {"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 8}
+SUITS_ALL: dict[str, Any] = {"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 10}
 SUITS: dict[str, dict[str, Any]] = {
     "mnist": {"model": "lenet", "steps": 5000, "rate": 1.2e-3, "seeds": 3},
 }
