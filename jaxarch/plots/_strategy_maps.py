@@ -92,7 +92,7 @@ def connections_by_layer(
       ['61', '1.5 (50%)']
     """
     read = panels("groups", groups, "group, strategy, panel, layer", _counts)
-    most = max(float(cell.color) for cell in _cells(read))
+    most = max((cell.color for cell in _cells(read)), default=1.0)
     scale = Scale(0.5, max(most, 1.0), "viridis_r", np.sqrt(0.5 * max(most, 1.0)), "connections left, median")
     return _map(read, scale, title, wide=1.9)
 
@@ -169,10 +169,11 @@ def _regret(name: str, value: Any) -> Cell:
 def _counts(name: str, value: Any) -> Cell:
     """Read the connections of all runs."""
     found = array("runs")(name, value)
-    if not found.size or not (found >= 0).all():
+    if not found.size or not ((found >= 0) & (found < np.inf)).all():
         raise ArgumentError(f"{name}: expected numbers of connections of at least 0, got {shown(value)}")
     median, empty = float(np.median(found)), float((found == 0).mean())
-    text = f"{median:,.10g}" + (f" ({empty:.0%})" if empty else "")
+    share = "100%" if empty == 1 else "<1%" if empty < 0.01 else f"{min(empty, 0.99):.0%}"
+    text = f"{median:,.10g}" + (f" ({share})" if empty else "")
     return Cell(median, text, bold=empty > 0, framed=empty > 0)
 
 

@@ -110,33 +110,6 @@ def intervals(
     return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
 
-_SHORT = 500
-"""Programs of fewer operations have their bounds compiled as a whole. Thousands exhaust the stack of XLA."""
-
-
-def as_one_program(
-    fun: Callable[[PyTree], PyTree], bounds: Callable[[PyTree, PyTree], PyTree]
-) -> Callable[[PyTree, PyTree], PyTree]:
-    """Return bounds of a short function that are compiled as a whole even outside of `jax.jit`.
-
-    One by one, thousands of operations would be dispatched, and each new one compiled.
-    """
-    program = jax.jit(bounds)
-
-    def run(lower: PyTree, upper: PyTree) -> PyTree:
-        lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
-        check_box(lower, upper)
-        is_short = not is_traced((lower, upper)) and _length(jax.make_jaxpr(fun)(lower).jaxpr) < _SHORT
-        return (program if is_short else bounds)(lower, upper)
-
-    return run
-
-
-def _length(jaxpr: Jaxpr) -> int:
-    """Return how many operations a program has, with those of programs that it calls."""
-    return sum(_length(inner(eqn).jaxpr) if eqn.primitive.name in _CALLS else 1 for eqn in jaxpr.eqns)
-
-
 def check_box(lower: PyTree, upper: PyTree) -> None:
     if named_leaves(lower).keys() != named_leaves(upper).keys():
         raise ArgumentError("upper: expected the same structure as lower")

@@ -23,7 +23,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, named_leaves
-from jaxarch.theory.intervals import Interval, as_one_program, intervals, sizes
+from jaxarch.theory.intervals import Interval, check_box, intervals, sizes
 from jaxarch.theory.relaxation import as_computed, by_lines, jumps
 
 __all__ = ["lipschitz_bound"]
@@ -75,6 +75,8 @@ def lipschitz_bound(
     narrow = by_lines(rows_at_once)
 
     def bound(lower: PyTree, upper: PyTree) -> Array:
+        lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
+        check_box(lower, upper)
         _check_floats("lower", lower)
         _check_floats("fun", jax.eval_shape(fun, lower))
         (low, unravel), (high, _) = map(ravel_pytree, (lower, upper))
@@ -99,7 +101,7 @@ def lipschitz_bound(
         norm = totals.max() if order == np.inf else _norm(least, largest, totals.max(), int(order))
         return jnp.where(jumps(outputs) | jnp.isnan(norm), jnp.inf, norm).astype(low.dtype)
 
-    return as_one_program(fun, bound)
+    return bound
 
 
 def _check_floats(name: str, tree: PyTree) -> None:

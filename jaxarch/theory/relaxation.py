@@ -40,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxarch._internal.errors import ArgumentError, check_count
+from jaxarch._internal.errors import ArgumentError, check_count, is_traced
 from jaxarch._internal.trees import PyTree
 from jaxarch.masks._sharding import explicit_sharding
 from jaxarch.structure._flow import bind
@@ -48,7 +48,6 @@ from jaxarch.theory._lines import Line, Lines, lines
 from jaxarch.theory.intervals import (
     Interval,
     Narrow,
-    as_one_program,
     bounded,
     outwards,
     remade,
@@ -78,11 +77,12 @@ def linear_bounds(
     Args:
       fun: a JAX function of one pytree of arrays. Values that it closes over are fixed.
       rows_at_once: how many rows are in memory at once, at least 1. A row has as many numbers as the largest
-        value. By default all are.
+        value. By default half of them.
 
     Returns:
       A pure function like that of `interval_bounds`, with bounds at least as close. It can be jitted and
-      mapped.
+      mapped. Outside of `jax.jit` its operations run one by one. For many boxes put it under `jax.jit`, with
+      the parameters as arguments.
 
     Raises:
       ArgumentError: as `interval_bounds`; rows that are no count; arrays that are split over explicit axes of
@@ -100,7 +100,7 @@ def linear_bounds(
       >>> [round(float(end), 3) for end in linear_bounds(fun)(*box)]
       [1.0, 3.0]
     """
-    return as_one_program(fun, bounded(fun, by_lines(rows_at_once)))
+    return bounded(fun, by_lines(rows_at_once))
 
 
 def by_lines(rows_at_once: int | None) -> Narrow:
@@ -281,8 +281,11 @@ def _backwards(target: Interval, at_once: int | None) -> Interval:
         return bound.proven
 
     places = jnp.arange(2 * size)
-    # A loop, of two steps by default: else XLA fuses each pass with the program before it, many times over.
-    found = lax.map(proven, places, batch_size=size if at_once is None else at_once)
+    if at_once is None and not is_traced(target.lower):
+        found = jax.vmap(proven)(places)
+    else:
+        # A loop, of two steps by default: else XLA fuses each pass with the program before it.
+        found = lax.map(proven, places, batch_size=size if at_once is None else at_once)
     lower, upper = jnp.split(found, 2)
     return outwards(lower.reshape(shape), -upper.reshape(shape))
 

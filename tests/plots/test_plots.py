@@ -282,6 +282,11 @@ def test_regrets_that_are_none_are_refused(groups, message):
         plots.regrets(groups)
 
 
+def test_a_map_of_no_layer_is_refused():
+    with pytest.raises(ArgumentError, match="groups: nothing to draw"):
+        plots.connections_by_layer({"a": {"b": {"c": {}}}})
+
+
 def test_a_setting_in_which_all_runs_failed_has_no_point():
     x, y = np.array([[0.1, 0.5], [0.1, 0.5]]), np.array([[np.nan, 0.9], [np.nan, 0.7]])
     (line, *_) = plots.trade_off({"ours": (x, y)}, "density", "accuracy").axes[0].lines
@@ -289,13 +294,17 @@ def test_a_setting_in_which_all_runs_failed_has_no_point():
 
 
 def test_a_layer_that_some_run_empties_is_framed_with_their_share():
-    layers = {"first": np.array([1200, 1300]), "second": np.array([0, 0, 3]), "third": np.array([0])}
+    layers = {
+        "first": np.array([1200, 1300]),
+        "second": np.array([0, 0, 3]),
+        "third": np.array([0] + 300 * [7]),
+    }
     (axes, *_) = plots.connections_by_layer({"learned": {"ours": {"density .1": layers}}}).axes
-    assert [one.get_text() for one in axes.texts][:3] == ["1,250", "0 (67%)", "0 (100%)"]
+    assert [one.get_text() for one in axes.texts][:3] == ["1,250", "0 (67%)", "7 (<1%)"]
     assert len(axes.patches) == 2
 
 
-@pytest.mark.parametrize("runs", [np.array([-1, 2]), np.array([]), np.array([np.nan]), 3])
+@pytest.mark.parametrize("runs", [np.array([-1, 2]), np.array([]), np.array([np.inf]), 3])
 def test_connections_that_are_no_counts_of_runs_are_refused(runs):
     with pytest.raises(ArgumentError, match="groups: 'a': 'b': 'c': 'd': expected"):
         plots.connections_by_layer({"a": {"b": {"c": {"d": runs}}}})

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compilations import compilations
 from small import in_float64
 
 from jaxarch.theory._lines import lines
@@ -217,17 +216,6 @@ def test_what_cancels_in_a_function_of_one_number_is_off_by_its_rounding():
 
 def test_an_empty_array_has_empty_bounds():
     assert linear_bounds(lambda x: jnp.tanh(x) * x)(jnp.zeros(0), jnp.ones(0))[0].shape == (0,)
-
-
-def test_bounds_outside_of_jit_are_compiled_as_a_whole_and_once():
-    bounds = linear_bounds(lambda x: jnp.tanh(x) * 1.25)
-    box = jnp.zeros(3), jnp.ones(3)
-    with compilations() as seen:
-        bounds(*box)
-    assert len(seen) <= 2
-    with compilations() as seen:
-        bounds(*box)
-    assert not seen
 
 
 @pytest.mark.long

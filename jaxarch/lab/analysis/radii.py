@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from jaxarch import PyTree
 from jaxarch.theory.lipschitz import lipschitz_bound
 from jaxarch.theory.relaxation import linear_bounds
 
+STARTS = 4
+"""Points from which each attack begins."""
 Logits = Callable[[PyTree, Array], Array]
 """A network: `(params, example) -> logits`, for an example whose entries are between 0 and 1."""
 
@@ -54,7 +56,7 @@ def radii(
       labels: their classes.
       radius: the radius at which slopes are bounded.
       rounds: halvings of the interval that holds a radius, so its width is `2**-rounds`.
-      attacks: steps of projected gradients of each attack.
+      attacks: steps of projected gradients of each attack, from each of its starts.
     """
 
     def one(given: tuple[Array, Array]) -> Radii:
@@ -103,15 +105,19 @@ def _bisected(holds: Callable[[Array], Array], rounds: int) -> tuple[Array, Arra
 
 
 def _attacked(margins: Callable[[Array], Array], low: Array, high: Array, steps: int) -> Array:
-    """Return the least margin that projected gradients find in a box, from its middle."""
-    step = (high - low) / 8
+    """Return the least margin that projected gradients find in a box, from its middle and random points."""
 
     def least(x: Array) -> Array:
         return margins(x).min()
 
-    def descend(x: Array, _: Any) -> tuple[Array, Array]:
+    def descend(x: Array, left: Array) -> tuple[Array, Array]:
         value, slope = jax.value_and_grad(least)(x)
-        return jnp.clip(x - step * jnp.sign(slope), low, high), value
+        # Long steps cross the box, and short ones at the end find a minimum that lies inside.
+        return jnp.clip(x - (high - low) * (0.25 * left) * jnp.sign(slope), low, high), value
 
-    end, seen = lax.scan(descend, (low + high) / 2, None, length=steps)
-    return jnp.minimum(seen.min(), least(end))
+    def from_a_start(share: Array) -> Array:
+        end, seen = lax.scan(descend, low + (high - low) * share, jnp.linspace(1.0, 0.05, steps))
+        return jnp.minimum(seen.min(), least(end))
+
+    shares = jax.random.uniform(jax.random.key(0), (STARTS, *low.shape)).at[0].set(0.5)
+    return jax.vmap(from_a_start)(shares).min()

@@ -55,16 +55,16 @@ METHODS = (
     "two-temperature trained",
     "two-temperature",
 )
-COMPARISONS = "comparisons.csv"
+COMPARISONS, PICTURES = "comparisons.csv", "pictures.csv"
 MEASURED = {
     "accuracy": "test accuracy",
     "proven": "proven radius",
-    "attacked": "radius that attacks leave",
+    "attacked": "attacked radius",
     "slope": "slope",
 }
-"""Quantities of a run, by their columns; radii and slopes are medians over the examples that are right."""
-COLUMNS = (*MEASURED, "certified", "withstanding")
-"""Also the shares of examples whose proven and whose attacked radius reach the one of the settings."""
+"""Quantities of a run, by their columns; radii and slopes are medians over correctly classified pictures."""
+BOUNDED = ("proven", "attacked", "slope")
+"""Quantities that each picture has."""
 WIDTHS = {"mlp": (40, 40)}
 SUITS_ALL: dict[str, Any] = {"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 10}
 SUITS: dict[str, dict[str, Any]] = {
@@ -157,14 +157,19 @@ def run(settings: RobustnessSettings, context: Context) -> Outcome:
     methods = [Part(name, _measured, name) for name in (DENSE, *settings.methods)]
     load = partial(_load, settings, pictures)
     made = parts.run(methods, study, load, progress=context.progress, spread=context.spread)
-    table = pd.concat([rows for _, rows in made], ignore_index=True)
-    compared = _comparisons(table)
+    pictures_of_all = pd.concat([rows for _, rows in made], ignore_index=True)
+    table, compared = _runs(pictures_of_all, settings.radius), _comparisons(pictures_of_all)
     facts = {
         "pictures": {"name": settings.dataset, "sha256": pictures},
         "connections": task.connections,
         "examples": len(_examples(task)[1]),
     }
-    return Outcome(table, _findings(table, compared), tables={COMPARISONS: compared}, facts=facts)
+    return Outcome(
+        table,
+        _findings(table, compared),
+        tables={COMPARISONS: compared, PICTURES: pictures_of_all},
+        facts=facts,
+    )
 
 
 def _load(settings: RobustnessSettings, pictures: str) -> Study:
@@ -246,16 +251,19 @@ def _measured(study: Study, name: str, found: Mapping[str, Any], work: Work) -> 
     outputs = evaluate(READS, network, problem, task.test, batch_size=TEST_BATCH)
     accuracy = (outputs.argmax(-1) == task.images.y[task.test]).mean(axis=-1)
     failed, rows = np.asarray(network.info.failed_at), []
-    for index in range(len(runs)):
-        of = {} if failed[index] >= 0 else {"accuracy": accuracy[index], **_radii(study, network, index)}
-        rows.append({**dict.fromkeys(COLUMNS, np.nan), **of, "failed_at": int(failed[index])})
+    for index, run in runs.iterrows():
+        of = _radii(study, network, index) if failed[index] < 0 else [np.nan] * len(BOUNDED)
+        about = {**run, "strategy": name, "family": entrant.family, "failed_at": int(failed[index])}
+        about["accuracy"] = accuracy[index] if failed[index] < 0 else np.nan
+        pictures = np.arange(len(_examples(study.task)[1]))
+        rows.append(pd.DataFrame({**about, "picture": pictures, **dict(zip(BOUNDED, of, strict=True))}))
         if work.progress is not None:
             work.progress(Progress(f"{name}, radii", index + 1, len(runs), 0, 1, 1, None))
-    return pd.concat([runs.assign(strategy=name, family=entrant.family), pd.DataFrame(rows)], axis=1)
+    return pd.concat(rows, ignore_index=True).astype({"seed": int})
 
 
-def _radii(study: Study, network: Network, index: int) -> dict[str, float]:
-    """Bound the radii and slopes of a run: medians of right examples, and shares of all examples."""
+def _radii(study: Study, network: Network, index: int) -> list[np.ndarray]:
+    """Bound the radii and slopes of a run."""
     settings = study.task.settings
     found = radii(
         study.logits,
@@ -265,23 +273,45 @@ def _radii(study: Study, network: Network, index: int) -> dict[str, float]:
         rounds=settings.rounds,
         attacks=settings.attacks,
     )
-    proven, attacked, slope = map(np.asarray, found)
-    if (proven > attacked).any():
+    if (found.proven > found.attacked).any():
         raise AssertionError("a proven radius is above that of a change that was found; please report this")
-    right = attacked > 0
-    medians = (np.median(of[right]) if right.any() else np.nan for of in (proven, attacked, slope))
-    shares = (np.mean(proven >= settings.radius), np.mean(attacked > settings.radius))
-    return dict(zip(COLUMNS[1:], map(float, (*medians, *shares)), strict=True))
+    return [np.asarray(of, np.float64) for of in found]
 
 
-def _comparisons(runs: pd.DataFrame) -> pd.DataFrame:
-    """Compare each method with the dense network, seed by seed, in each quantity at each density."""
-    dense = runs[runs["strategy"] == DENSE].set_index("seed")
+def _runs(pictures: pd.DataFrame, radius: float) -> pd.DataFrame:
+    """Return a row a run: medians of its right pictures, and shares of all pictures."""
     rows = []
-    for (name, density), of in runs[runs["strategy"] != DENSE].groupby(["strategy", "density"], sort=False):
-        by_seed = of.set_index("seed")
+    for (name, density, seed), of in pictures.groupby(["strategy", "density", "seed"], sort=False):
+        first = of.iloc[0]
+        about = {"strategy": name, "family": first["family"], "density": density, "seed": seed}
+        medians = of.loc[of["attacked"] > 0, list(BOUNDED)].median()
+        failed = first["failed_at"] >= 0
+        shares = {
+            "certified": np.nan if failed else (of["proven"] >= radius).mean(),
+            "withstanding": np.nan if failed else (of["attacked"] > radius).mean(),
+        }
+        rows.append(
+            {**about, "accuracy": first["accuracy"], **medians, **shares, "failed_at": first["failed_at"]}
+        )
+    return pd.DataFrame(rows)
+
+
+def _comparisons(pictures: pd.DataFrame) -> pd.DataFrame:
+    """Compare each method with the dense network, seed by seed, in each quantity at each density.
+
+    A difference of radii or slopes is the median over pictures that both networks of a seed classify right.
+    """
+    dense = pictures[pictures["strategy"] == DENSE].set_index(["seed", "picture"])
+    sparse = pictures[pictures["strategy"] != DENSE]
+    rows = []
+    for (name, density), of in sparse.groupby(["strategy", "density"], sort=False):
+        own = of.set_index(["seed", "picture"])
+        minus = own[list(MEASURED)] - dense[list(MEASURED)].reindex(own.index)
+        right = (own["attacked"] > 0) & (dense["attacked"].reindex(own.index) > 0)
+        by_seed = minus.where(right).groupby("seed").median()
+        by_seed["accuracy"] = minus["accuracy"].groupby("seed").first()
         for quantity in MEASURED:
-            row = paired.difference(by_seed[quantity], dense[quantity])
+            row = paired.difference(by_seed[quantity], 0 * by_seed[quantity])
             kept = {key: value for key, value in row.items() if key not in ("first", "second")}
             rows.append({"strategy": name, "density": density, "quantity": quantity, **kept})
     table = pd.DataFrame(rows).assign(p_adjusted=np.nan)
@@ -317,8 +347,9 @@ def conclusion(results: Results) -> Iterable[str]:
     proven, attacked = (tables.inline(dense[column], ".4f") for column in ("proven", "attacked"))
     yield (
         f"{settings['dataset']}, {in_words(settings)}: the dense network's class withstands every change of "
-        f"all pixels by {proven} of their range, and attacks leave {attacked} (medians of its right ones of "
-        f"{results.manifest['examples']} pictures; [quartiles] of {settings['seeds']} seeds)."
+        f"all pixels by {proven} of their range, and attacks change it within {attacked} (medians of "
+        f"correctly classified pictures, of {results.manifest['examples']}; [quartiles] of "
+        f"{settings['seeds']} seeds)."
     )
     of = compared[compared["quantity"] == "proven"]
     least = of["density"].min()
@@ -328,13 +359,13 @@ def conclusion(results: Results) -> Iterable[str]:
     ]
     yield (
         f"Proven radius minus the dense network's, density {least:g}: {', '.join(differences)} (medians "
-        f"[quartiles]). Of all densities, p < {paired.LEVEL:g} (Wilcoxon, adjusted over methods and "
-        f"densities): {paired.significant(of, 'p_adjusted', len(of))}."
+        f"[quartiles], pictures that both classify right). At all densities, p < {paired.LEVEL:g} (Wilcoxon, "
+        f"adjusted over methods and densities): {paired.significant(of, 'p_adjusted', len(of))}."
     )
     share = (sparse["proven"] / sparse["attacked"]).groupby(sparse["density"]).median()
     whole = (dense["proven"] / dense["attacked"]).median()
     told = ", ".join(f"{value:.2f} at {density:g}" for density, value in share[::-1].items())
-    yield f"Proven radii are {whole:.2f} of those that attacks leave for the dense network; {told} (medians)."
+    yield f"Proven radii are {whole:.2f} of attacked ones for the dense network; {told} (medians)."
 
 
 def report(results: Results) -> list[RenderableType]:
@@ -354,10 +385,11 @@ def report(results: Results) -> list[RenderableType]:
         *explain([str(name) for name in table["strategy"].unique() if name != DENSE]),
         f"- {DENSE}: the whole network, trained for as long as a method that trains once",
         "- proven radius: no change of pixels by so much, as a share of their range, alters the class",
-        "- radius that attacks leave: the least at which projected gradients found a change of the class",
+        "- attacked radius: projected gradients found a change of the class within it, so that no larger one "
+        "can be proven",
         f"- slope: no logit changes by more than this times the largest change of a pixel, within "
         f"{settings['radius']:g} of a picture",
-        "- radii and slopes are medians of the pictures whose class is right; shares are of all pictures",
+        "- radii and slopes are medians of correctly classified pictures; shares are of all pictures",
         *failures(table.groupby("strategy", sort=False)),
     ]
 
@@ -386,8 +418,8 @@ def _table(table: pd.DataFrame, radius: float, title: str) -> Table:
     columns = (
         "method, density",
         *MEASURED.values(),
-        f"right and proven at {radius:g}",
-        f"not broken at {radius:g}",
+        f"proven at {radius:g}",
+        f"withstands attacks at {radius:g}",
     )
     return tables.table(f"{title}: median [quartiles] over seeds", columns, rows)
 

@@ -189,6 +189,11 @@ def load_examples(dataset: str | os.PathLike[str]) -> Images | Dataset:
     source = SOURCES.get(name)
     if source is None and _is_file(name):
         x, y = _read_arrays(name)
+        if x.ndim != 2 and (x.dtype != np.uint8 or x.ndim not in (3, 4)):
+            raise ArgumentError(
+                "x: expected features of shape (examples, features), or uint8 pixels of shape (examples, "
+                f"height, width) or (examples, height, width, channels), got {x.dtype} of shape {x.shape}"
+            )
         return (from_arrays if x.ndim == 2 else images_from_arrays)(x, y, Path(name).stem)
     return load(name) if source is not None and source.images is None else load_images(name)
 

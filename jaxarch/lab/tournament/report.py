@@ -113,9 +113,7 @@ def report(results: Results) -> list[RenderableType]:
         results.draw(plots.ranks(found, title), "ranks")
         made.insert(-1, _test(found))
     _draw(results, table, title)
-    layers = results.read(LAYERS)
-    if layers["layer"].nunique() * layers["density"].nunique() <= MOST_COLUMNS:
-        results.draw(plots.connections_by_layer(_by_layer(layers, order), title), "layers")
+    _draw_layers(results, order, title)
     comparisons = results.read(COMPARISONS)
     if REFERENCE in set(comparisons["first"]) | set(comparisons["second"]):
         made.append(_against(comparisons, order))
@@ -321,6 +319,15 @@ def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
             beside[REFERENCE] = points(REFERENCE, column)
         figure = plots.trade_offs(panels, words, "test accuracy", title, (True, False), beside, shares=True)
         results.draw(figure, column)
+
+
+def _draw_layers(results: Results, order: list[str], title: str) -> None:
+    """Draw the connections left in each layer, if layers are few; older folders have no such table."""
+    if not (results.folder / LAYERS).exists():
+        return
+    layers = results.read(LAYERS)
+    if layers["layer"].nunique() * layers["density"].nunique() <= MOST_COLUMNS:
+        results.draw(plots.connections_by_layer(_by_layer(layers, order), title), "layers")
 
 
 def _by_layer(layers: pd.DataFrame, order: list[str]) -> dict[str, Any]:

@@ -159,6 +159,11 @@ def _split(data: Images | Dataset) -> tuple[np.ndarray, np.ndarray]:
     everything, (_, counts) = np.arange(len(data.y)), np.unique(data.y, return_counts=True)
     if isinstance(data, Images) and data.train < len(data.y):
         return everything[: data.train], everything[data.train :]
+    if counts.min() < 3:
+        raise ArgumentError(
+            f"dataset: a class of {data.name} has {counts.min()} examples; expected at least 3, one of which "
+            "is for testing"
+        )
     (first,) = seed_keys(0, 1, STREAMS["rows"])
     key = jax.random.fold_in(first, 0)
     test = np.sort(balanced_rows(key, data.y, everything, per_class=int(counts.min()) // 3))
