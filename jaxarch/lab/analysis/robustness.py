@@ -351,17 +351,19 @@ def conclusion(results: Results) -> Iterable[str]:
         f"correctly classified pictures, of {results.manifest['examples']}; [quartiles] of "
         f"{settings['seeds']} seeds)."
     )
-    of = compared[compared["quantity"] == "proven"]
-    least = of["density"].min()
-    differences = [
-        f"{row['strategy']} {row['median']:+.4f} [{row['q25']:+.4f}, {row['q75']:+.4f}]"
-        for _, row in of[of["density"] == least].iterrows()
-    ]
-    yield (
-        f"Proven radius minus the dense network's, density {least:g}: {', '.join(differences)} (medians "
-        f"[quartiles], pictures that both classify right). At all densities, p < {paired.LEVEL:g} (Wilcoxon, "
-        f"adjusted over methods and densities): {paired.significant(of, 'p_adjusted', len(of))}."
-    )
+    for quantity in ("proven", "attacked"):
+        of = compared[compared["quantity"] == quantity]
+        least = of["density"].min()
+        differences = [
+            f"{row['strategy']} {row['median']:+.4f} [{row['q25']:+.4f}, {row['q75']:+.4f}]"
+            for _, row in of[of["density"] == least].iterrows()
+        ]
+        yield (
+            f"{MEASURED[quantity].capitalize()} minus the dense network's, density {least:g}: "
+            f"{', '.join(differences)} (medians [quartiles], pictures that both classify right). At all "
+            f"densities, p < {paired.LEVEL:g} (Wilcoxon, adjusted over methods and densities): "
+            f"{paired.significant(of, 'p_adjusted', len(of))}."
+        )
     share = (sparse["proven"] / sparse["attacked"]).groupby(sparse["density"]).median()
     whole = (dense["proven"] / dense["attacked"]).median()
     told = ", ".join(f"{value:.2f} at {density:g}" for density, value in share[::-1].items())
