@@ -763,6 +763,7 @@ def on_cifar(model, steps, **others):
             ),
             list(ENTRANTS),
         ),
+        (TournamentSettings(key=1, **WORDS, resume="tournament_citeseer"), list(ENTRANTS)),
         (
             TournamentSettings(key=1, model="cnn", steps=500, resume="tournament_digits_cnn"),
             list(ENTRANTS),
@@ -771,7 +772,7 @@ def on_cifar(model, steps, **others):
         (on_cifar("vgg16", 1500, initial="normal", resume="tournament_vgg16_normal"), THREE),
         (on_cifar("resnet18", 600), (*THREE, "GraSP", "SynFlow")),
     ],
-    ids=["mnist", "digits", "controls", "cnn", "vgg16", "vgg16 of normal weights", "resnet18"],
+    ids=["mnist", "digits", "controls", "words", "cnn", "vgg16", "vgg16 of normal weights", "resnet18"],
 )
 def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(settings, methods, tmp_path):
     folder = shutil.copytree(KEPT / settings.resume, tmp_path / "kept")
