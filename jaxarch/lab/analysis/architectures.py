@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
-from scipy import stats
 
-from jaxarch import ArgumentError, Network, Problem, Progress, evaluate, over_seeds, plots
+from jaxarch import ArgumentError, Network, Problem, Progress, evaluate, plots
 from jaxarch.io import digest
 from jaxarch.lab.analysis.pairs import (
     AS_THEY_ARE,
@@ -29,15 +29,15 @@ from jaxarch.lab.analysis.pairs import (
     comparer,
     overlaps,
 )
+from jaxarch.lab.analysis.settings import MethodSettings
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.checks import check_count, check_distinct, check_known
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.harness import (
     Context,
     Experiment,
     Outcome,
     Part,
     Parts,
-    PartSettings,
     Results,
     Work,
     finding,
@@ -48,13 +48,12 @@ from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
-from jaxarch.lab.pruning.settings import check_share
-from jaxarch.lab.tournament.entrants import ENTRANTS, At
-from jaxarch.lab.tournament.matches import READS, stacked
+from jaxarch.lab.tournament import matches
+from jaxarch.lab.tournament.entrants import ENTRANTS
+from jaxarch.lab.tournament.matches import READS, TEST_BATCH
 from jaxarch.lab.tournament.names import explain
-from jaxarch.lab.tournament.settings import PictureTrainingSettings
 from jaxarch.lab.tournament.task import PictureTask, prepare
-from jaxarch.masks import check_temperatures
+from jaxarch.lab.tournament.tuning import defaults
 
 METHODS = (
     "two-temperature",
@@ -68,77 +67,45 @@ METHODS = (
 OTHER, SAME = STARTS = ("other start", "same start")
 """Beginnings of a pair of runs: weights and scores that each draws for itself, or the same ones."""
 COMPARISONS = "comparisons.csv"
-TEST_BATCH = 500
-WIDTHS = {"mlp": (100, 100)}
-SUITS_ALL: dict[str, Any] = {"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 20}
-SUITS: dict[str, dict[str, Any]] = {
-    "mnist": {"model": "lenet", "steps": 2000, "rate": 1.2e-3, "seeds": 12},
-}
-"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 OF = ["strategy", "start", "density"]
+KEYS_OF = {"search": "search", "training": "controls"}
+"""Names of the keys of each stage."""
 TRAINED_CONTROL = ("magnitude", "random as magnitude")
 """A method, and the same method's masks reshuffled within layers before they are trained."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ArchitecturesSettings(PartSettings, PictureTrainingSettings):
+class ArchitecturesSettings(MethodSettings):
     """Settings of `jaxarch run analysis.architectures`, changed with `--set NAME=VALUE`.
 
     Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
-      model: the parent of all networks: an mlp of `widths`, or LeNet-300-100.
       methods: methods of the tournament; `random` is a control.
-      densities: shares of the connections that are kept.
       seeds: independent runs of each method at each density, an even number: two are a pair.
-      steps: gradient steps of a phase. Most methods have two: a search, and training the found network.
-      hard: the inverse temperature of two-temperature's masks in the loss.
-      soft: the inverse temperature of the masks that its gradient passes through, at most `hard`.
       restarts: further starts of each alignment by masks, in random orders.
       draws: randomized pairs of masks for each pair and each control.
       examples: number of training examples on which units are correlated.
     """
 
-    model: Literal["auto", "mlp", "lenet"] = "auto"
     methods: tuple[str, ...] = METHODS
-    densities: tuple[float, ...] = (0.2, 0.05)
-    hard: float = 50.0
-    soft: float = 5.0
     restarts: int = 8
     draws: int = 2
     examples: int = 1000
 
-    def complete(self) -> Self:
-        """Fill in the data set's defaults."""
-        settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
-        widths = self.widths or WIDTHS.get(settings.model, ())
-        return dataclasses.replace(
-            settings, widths=widths, densities=tuple(sorted(settings.densities, reverse=True))
-        )
-
-    def which_parts(self) -> tuple[str, ...]:
-        """Name the setting that selects parts: each method is one."""
-        return ("methods",)
+    hidden = (100, 100)
+    suits_all = MappingProxyType({"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 20})
+    suits = MappingProxyType({"mnist": {"model": "lenet", "steps": 2000, "rate": 1.2e-3, "seeds": 12}})
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_known("model", (self.model,), ("mlp", "lenet"))
-        check_known("methods", self.methods, ENTRANTS)
-        check_distinct("methods", self.methods)
-        self.check_numbers(check_share, "densities")
         self.check_each(check_count, "draws", "examples")
-        check_temperatures(self.hard, self.soft)
         check_count("restarts", self.restarts, 0)
         if self.seeds % 2 or self.seeds < 4:
             raise ArgumentError(
                 f"seeds: expected an even number, at least 4, for two pairs or more, got {self.seeds}"
             )
-
-    def at(self, **numbers: Any) -> At:
-        """Return the numbers for which a strategy of the tournament is built."""
-        given: dict[str, Any] = {"density": self.densities, "rate": 0.0, "own": 0.0} | numbers
-        return At(steps=self.steps, budget="equal", hard=self.hard, soft=self.soft, **given)
 
 
 Task = PictureTask[ArchitecturesSettings]
@@ -160,6 +127,10 @@ class Runs(NamedTuple):
         """List the runs."""
         first, second = np.arange(0, seeds, 2), np.arange(1, seeds, 2)
         return cls(np.r_[:seeds, first], np.r_[:seeds, second])
+
+    def at(self, index: np.ndarray) -> Runs:
+        """Return some of the runs."""
+        return Runs(self.start[index], self.examples[index])
 
     def pairs(self, seeds: int) -> Iterator[tuple[str, int, int, int]]:
         """Yield the start's kind, the pair, and both runs of each comparison."""
@@ -222,33 +193,20 @@ def _problem(task: Task, runs: Runs) -> Problem:
 
 def trained(task: Task, name: str, work: Work) -> Network:
     """Search and train by one method: all `Runs` at the largest density first."""
-    settings, entrant, runs = task.settings, ENTRANTS[name], Runs.of(task.settings.seeds)
-    count, size = len(settings.densities), len(runs.start)
-    numbers = {"rate": settings.rate, "own": 0.0 if entrant.own is None else entrant.own[1]}
-    repeated = Runs(np.tile(runs.start, count), np.tile(runs.examples, count))
-    densities = jnp.repeat(jnp.asarray(settings.densities, jnp.float32), size)
-    options = {"progress": work.progress, "checkpoint": work.checkpoint, **settings.width()}
-
-    def made(stage: str, of: Runs, network: Network | None = None, **swept: Any) -> Network:
-        build = entrant.find if network is None else entrant.finish
-        assert build is not None
-        given = {key: jnp.full(len(of.start), value, jnp.float32) for key, value in numbers.items()} | swept
-        found, _ = over_seeds(
-            lambda one: build(settings.at(**one)),
-            task.keys("search" if network is None else "controls")[of.start],
-            _problem(task, of),
-            given,
-            network=network,
-            name=f"{name}, {stage}",
-            **options,
-        )
-        return found
-
-    if entrant.nested:
-        network = stacked(made("search", runs), settings.densities)
-    else:
-        network = made("search", repeated, density=densities)
-    return network if entrant.finish is None else made("training", repeated, network, density=densities)
+    entrant, runs = ENTRANTS[name], Runs.of(task.settings.seeds)
+    size = len(runs.start)
+    values = {number: np.full(size, value) for number, value in defaults(entrant, task).items()}
+    options = {"name": name, "progress": work.progress, "checkpoint": work.checkpoint}
+    network, _ = matches.trained(
+        entrant,
+        task,
+        np.arange(size),
+        values,
+        {**options, **task.settings.width()},
+        learning=lambda of: _problem(task, runs.at(of)),
+        keys=lambda stage, of: task.keys(KEYS_OF[stage])[runs.start[of]],
+    )
+    return network
 
 
 def _compared(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
@@ -314,11 +272,8 @@ def _comparisons(runs: pd.DataFrame) -> pd.DataFrame:
                 row = paired.difference(by_kind[FOUND], by_kind[control])
                 kept = {name: value for name, value in row.items() if name not in ("first", "second")}
                 rows.append({**dict(zip(OF, about, strict=True)), "match": match, "control": control, **kept})
-    table = pd.DataFrame(rows).assign(p_adjusted=np.nan)
     # One question has all methods and densities; each start, order and control is a question of its own.
-    for _, of in table[table["p"].notna()].groupby(["start", "match", "control"]):
-        table.loc[of.index, "p_adjusted"] = stats.false_discovery_control(of["p"], method="by")
-    return table
+    return paired.adjusted(pd.DataFrame(rows), ["start", "match", "control"])
 
 
 def _findings(runs: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any]]:

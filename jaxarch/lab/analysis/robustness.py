@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,20 +14,19 @@ import numpy as np
 import pandas as pd
 from jax import Array
 from rich.console import RenderableType
-from scipy import stats
 
-from jaxarch import ArgumentError, Network, Progress, PyTree, evaluate, plots
+from jaxarch import ArgumentError, Network, Progress, PyTree, plots
 from jaxarch.io import digest
 from jaxarch.lab.analysis.radii import radii
+from jaxarch.lab.analysis.settings import MethodSettings
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.checks import check_count, check_distinct, check_known
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.harness import (
     Context,
     Experiment,
     Outcome,
     Part,
     Parts,
-    PartSettings,
     Results,
     Work,
     finding,
@@ -38,13 +38,11 @@ from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.pruning.settings import check_share
-from jaxarch.lab.tournament.entrants import ENTRANTS
-from jaxarch.lab.tournament.matches import READS, TEST_BATCH, grid, trained
+from jaxarch.lab.tournament.entrants import DENSE
+from jaxarch.lab.tournament.matches import entered, grid, measured, trained
 from jaxarch.lab.tournament.names import explain
-from jaxarch.lab.tournament.report import DENSE, WHOLE
-from jaxarch.lab.tournament.settings import PictureTrainingSettings
 from jaxarch.lab.tournament.task import PictureTask, prepare
-from jaxarch.masks import check_temperatures
+from jaxarch.lab.tournament.tuning import defaults
 
 METHODS = (
     "random ERK",
@@ -65,68 +63,38 @@ MEASURED = {
 """Quantities of a run, by their columns; radii and slopes are medians over correctly classified pictures."""
 BOUNDED = ("proven", "attacked", "slope")
 """Quantities that each picture has."""
-WIDTHS = {"mlp": (40, 40)}
-SUITS_ALL: dict[str, Any] = {"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 10}
-SUITS: dict[str, dict[str, Any]] = {
-    "mnist": {"model": "lenet", "steps": 5000, "rate": 1.2e-3, "seeds": 3},
-}
-"""Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 
 
 @dataclasses.dataclass(frozen=True)
-class RobustnessSettings(PartSettings, PictureTrainingSettings):
+class RobustnessSettings(MethodSettings):
     """Settings of `jaxarch run analysis.robustness`, changed with `--set NAME=VALUE`.
 
     Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
-      model: the parent of all networks: an mlp of `widths`, or LeNet-300-100.
       methods: methods of the tournament. The dense network is always beside them.
-      densities: shares of the connections that are kept.
-      steps: gradient steps of a phase; a network has two.
-      hard: the inverse temperature of two-temperature's masks in the loss.
-      soft: the inverse temperature of the masks that its gradient passes through, at most `hard`.
       examples: test pictures whose radii are bounded.
       radius: the largest change of a pixel at which slopes are bounded, as a share of the range of pixels.
       rounds: halvings that find a radius; it is exact to `2**-rounds`.
       attacks: steps of projected gradients of each attack.
     """
 
-    model: Literal["auto", "mlp", "lenet"] = "auto"
     methods: tuple[str, ...] = METHODS
     densities: tuple[float, ...] = (0.5, 0.2, 0.05)
-    hard: float = 50.0
-    soft: float = 5.0
     examples: int = 50
     radius: float = 0.02
     rounds: int = 12
     attacks: int = 20
 
-    budget: ClassVar[str] = "equal"
-    """Budget of a network, as in a tournament."""
-
-    def complete(self) -> Self:
-        """Fill in the data set's defaults."""
-        settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
-        widths = self.widths or WIDTHS.get(settings.model, ())
-        return dataclasses.replace(
-            settings, widths=widths, densities=tuple(sorted(settings.densities, reverse=True))
-        )
-
-    def which_parts(self) -> tuple[str, ...]:
-        """Name the setting that selects parts: each method is one."""
-        return ("methods",)
+    hidden = (40, 40)
+    suits_all = MappingProxyType({"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 10})
+    suits = MappingProxyType({"mnist": {"model": "lenet", "steps": 5000, "rate": 1.2e-3, "seeds": 3}})
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_known("model", (self.model,), ("mlp", "lenet"))
-        check_known("methods", self.methods, ENTRANTS)
-        check_distinct("methods", self.methods)
-        self.check_numbers(check_share, "densities")
         self.check_each(check_count, "examples", "rounds", "attacks")
         self.check_each(check_share, "radius")
-        check_temperatures(self.hard, self.soft)
         if self.seeds < 2:
             raise ArgumentError(f"seeds: expected at least 2, for pairs of runs, got {self.seeds}")
 
@@ -137,7 +105,7 @@ Task = PictureTask[RobustnessSettings]
 def plan(settings: RobustnessSettings) -> list[str]:
     """Describe the trainings, and the radii to be bounded."""
     task = prepare(settings)
-    examples = len(_examples(task)[1])
+    examples = len(_rows(task))
     return [
         f"parent: {in_words(settings)}, {task.connections} connections; {task.form()}",
         f"methods: {', '.join((DENSE, *settings.methods))}; densities "
@@ -152,45 +120,37 @@ def run(settings: RobustnessSettings, context: Context) -> Outcome:
     """Train by every method, bound radii and slopes, and compare."""
     study = Study.of(settings)
     task = study.task
-    pictures = digest(task.images.x, task.images.y)
-    parts = Parts(settings, experiment=context.experiment, pictures=pictures)
+    sha256 = digest(task.images.x, task.images.y)
+    parts = Parts(settings, experiment=context.experiment, pictures=sha256)
     methods = [Part(name, _measured, name) for name in (DENSE, *settings.methods)]
-    load = partial(_load, settings, pictures)
+    load = partial(_load, settings, sha256)
     made = parts.run(methods, study, load, progress=context.progress, spread=context.spread)
-    pictures_of_all = pd.concat([rows for _, rows in made], ignore_index=True)
-    table, compared = _runs(pictures_of_all, settings.radius), _comparisons(pictures_of_all)
+    pictures = pd.concat([rows for _, rows in made], ignore_index=True)
+    table, compared = _runs(pictures, settings.radius), _comparisons(pictures)
     facts = {
-        "pictures": {"name": settings.dataset, "sha256": pictures},
+        "pictures": {"name": settings.dataset, "sha256": sha256},
         "connections": task.connections,
-        "examples": len(_examples(task)[1]),
+        "examples": len(study.labels),
     }
-    return Outcome(
-        table,
-        _findings(table, compared),
-        tables={COMPARISONS: compared, PICTURES: pictures_of_all},
-        facts=facts,
-    )
+    files = {COMPARISONS: compared, PICTURES: pictures}
+    return Outcome(table, _findings(table, compared), tables=files, facts=facts)
 
 
-def _load(settings: RobustnessSettings, pictures: str) -> Study:
+def _load(settings: RobustnessSettings, sha256: str) -> Study:
     """Load what the parts need, in another process.
 
     Raises:
       ArgumentError: the pictures loaded here differ.
     """
     study = Study.of(settings)
-    check_same(settings.dataset, digest(study.task.images.x, study.task.images.y), pictures)
+    check_same(settings.dataset, digest(study.task.images.x, study.task.images.y), sha256)
     return study
 
 
-def _examples(task: Task) -> tuple[Array, Array]:
-    """Return evenly spaced test pictures, their pixels as shares of the range of all pixels, and classes."""
-    rows = task.test[
-        np.linspace(0, len(task.test) - 1, min(task.settings.examples, len(task.test))).astype(int)
-    ]
-    least, most = int(task.images.x.min()), int(task.images.x.max())
-    pixels = (task.images.x[rows].astype(np.float32) - least) / (most - least)
-    return jnp.asarray(pixels), jnp.asarray(task.images.y[rows])
+def _rows(task: Task) -> np.ndarray:
+    """Return the rows of evenly spaced test pictures."""
+    count = min(task.settings.examples, len(task.test))
+    return task.test[np.linspace(0, len(task.test) - 1, count).astype(int)]
 
 
 class Scaled:
@@ -224,39 +184,41 @@ class Study(NamedTuple):
     Attributes:
       task: the task.
       logits: the parent on pixels between 0 and 1.
+      pixels: the test pictures, their pixels as shares of the range of all pixels.
+      labels: their classes.
     """
 
     task: Task
     logits: Scaled
+    pixels: Array
+    labels: Array
 
     @classmethod
     def of(cls, settings: RobustnessSettings) -> Study:
         """Load the task."""
         task = prepare(settings)
-        return cls(task, Scaled(task))
+        images, rows = task.images, _rows(task)
+        least, most = int(images.x.min()), int(images.x.max())
+        pixels = (images.x[rows].astype(np.float32) - least) / (most - least)
+        return cls(task, Scaled(task), jnp.asarray(pixels), jnp.asarray(images.y[rows]))
 
 
 def _measured(study: Study, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
-    """Train by one method, and measure each run: a row a density and seed."""
-    task, settings = study.task, study.task.settings
-    if name == DENSE:
-        task = task._replace(settings=dataclasses.replace(settings, densities=(1.0,)))
-    entrant, seeds = ENTRANTS[WHOLE if name == DENSE else name], np.arange(settings.seeds)
-    own = 0.0 if entrant.own is None else entrant.own[1]
-    values = {"rate": np.full(len(seeds), settings.rate), "own": np.full(len(seeds), own)}
-    options = {"name": name, "progress": work.progress, "checkpoint": work.checkpoint, **settings.width()}
-    network, _ = trained(entrant, task, seeds, values, options)
+    """Train by one method, and bound each run: a row a density, seed and picture."""
+    entrant, task = entered(name, study.task)
+    seeds = np.arange(task.settings.seeds)
+    values = {number: np.full(len(seeds), value) for number, value in defaults(entrant, task).items()}
+    options = {"name": name, "progress": work.progress, "checkpoint": work.checkpoint}
+    network, reports = trained(entrant, task, seeds, values, {**options, **task.settings.width()})
     runs = grid(task, seeds)
-    problem = task.learning(runs["seed"].to_numpy())
-    outputs = evaluate(READS, network, problem, task.test, batch_size=TEST_BATCH)
-    accuracy = (outputs.argmax(-1) == task.images.y[task.test]).mean(axis=-1)
-    failed, rows = np.asarray(network.info.failed_at), []
+    played = measured(network, task, runs["seed"].to_numpy(), reports)
+    rows = []
     for index, run in runs.iterrows():
-        of = _radii(study, network, index) if failed[index] < 0 else [np.nan] * len(BOUNDED)
-        about = {**run, "strategy": name, "family": entrant.family, "failed_at": int(failed[index])}
-        about["accuracy"] = accuracy[index] if failed[index] < 0 else np.nan
-        pictures = np.arange(len(_examples(study.task)[1]))
-        rows.append(pd.DataFrame({**about, "picture": pictures, **dict(zip(BOUNDED, of, strict=True))}))
+        failed_at = int(played.failed_at[index])
+        of = _radii(study, network, index) if failed_at < 0 else [np.nan] * len(BOUNDED)
+        about = {"strategy": name, "family": entrant.family, **run, "failed_at": failed_at}
+        by_picture = {"picture": np.arange(len(study.labels)), **dict(zip(BOUNDED, of, strict=True))}
+        rows.append(pd.DataFrame({**about, "accuracy": played.accuracy[index], **by_picture}))
         if work.progress is not None:
             work.progress(Progress(f"{name}, radii", index + 1, len(runs), 0, 1, 1, None))
     return pd.concat(rows, ignore_index=True).astype({"seed": int})
@@ -268,7 +230,8 @@ def _radii(study: Study, network: Network, index: int) -> list[np.ndarray]:
     found = radii(
         study.logits,
         jax.tree.map(lambda leaf: leaf[index], network.params),
-        *_examples(study.task),
+        study.pixels,
+        study.labels,
         jnp.float32(settings.radius),
         rounds=settings.rounds,
         attacks=settings.attacks,
@@ -314,11 +277,8 @@ def _comparisons(pictures: pd.DataFrame) -> pd.DataFrame:
             row = paired.difference(by_seed[quantity], 0 * by_seed[quantity])
             kept = {key: value for key, value in row.items() if key not in ("first", "second")}
             rows.append({"strategy": name, "density": density, "quantity": quantity, **kept})
-    table = pd.DataFrame(rows).assign(p_adjusted=np.nan)
     # One question has all methods and densities; each quantity is a question of its own.
-    for _, of in table[table["p"].notna()].groupby("quantity"):
-        table.loc[of.index, "p_adjusted"] = stats.false_discovery_control(of["p"], method="by")
-    return table
+    return paired.adjusted(pd.DataFrame(rows), ["quantity"])
 
 
 def _findings(runs: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any]]:
@@ -374,9 +334,9 @@ def report(results: Results) -> list[RenderableType]:
     """Draw radii and slopes against density, and radii against accuracy, and tabulate them."""
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, {in_words(settings)}"
-    radii = {MEASURED[column]: _points(table, "density", column) for column in ("proven", "attacked")}
+    panels = {MEASURED[column]: _points(table, "density", column) for column in ("proven", "attacked")}
     share = "radius, share of the range of pixels"
-    results.draw(plots.trade_offs(radii, "density", share, title, (True, False), columns=2), "radii")
+    results.draw(plots.trade_offs(panels, "density", share, title, (True, False), columns=2), "radii")
     slopes = _points(table, "density", "slope")
     label = f"slope within {settings['radius']:g}"
     results.draw(plots.trade_off(slopes, "density", label, title, logarithmic=(True, True)), "slopes")

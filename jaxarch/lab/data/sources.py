@@ -62,6 +62,17 @@ def prepared(name: str, description: str, citation: str) -> Source:
     )
 
 
+def abstracts(form: str, features: Callable[[], Dataset]) -> Source:
+    """Return a source of Citeseer's abstracts, which come with jaxarch, in some form."""
+    return Source(
+        f"abstracts of papers, 3312 x {form}, classes 0-5",
+        "comes with jaxarch",
+        "Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning, 2016 (MIT licence)",
+        status=lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
+        features=features,
+    )
+
+
 SOURCES: dict[str, Source] = {
     "digits": Source(
         "handwritten digits, 1797 x 64 (8 x 8 pixels), classes 0-9",
@@ -80,20 +91,8 @@ SOURCES: dict[str, Source] = {
         mnist.images,
         mnist.download,
     ),
-    "citeseer": Source(
-        "abstracts of papers, 3312 x 64 (principal components of 3703 words), classes 0-5",
-        "comes with jaxarch",
-        "Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning, 2016 (MIT licence)",
-        status=lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
-        features=citeseer.features,
-    ),
-    "citeseer-words": Source(
-        "abstracts of papers, 3312 x 3703 (words, 0 or 1), classes 0-5",
-        "comes with jaxarch",
-        "Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning, 2016 (MIT licence)",
-        status=lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
-        features=citeseer.bags_of_words,
-    ),
+    "citeseer": abstracts("64 (principal components of 3703 words)", citeseer.features),
+    "citeseer-words": abstracts("3703 (words, 0 or 1)", citeseer.bags_of_words),
     "cifar10": prepared(
         "cifar10",
         "photographs of animals and vehicles, 60000 x 3072 (32 x 32 pixels, 3 channels), classes 0-9",

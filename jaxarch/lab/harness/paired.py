@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from jaxarch.metrics import paired_differences
 
@@ -32,6 +33,14 @@ def difference(first: pd.Series, second: pd.Series) -> dict[str, Any]:
     values = {"first": first.to_numpy(), "second": second.reindex(first.index).to_numpy()}
     (row,) = paired_differences(values).to_dict("records")
     return {str(name): value for name, value in row.items()}
+
+
+def adjusted(pairs: pd.DataFrame, questions: list[str]) -> pd.DataFrame:
+    """Add `p_adjusted`, by Benjamini and Yekutieli over all pairs with the same entries of some columns."""
+    table = pairs.assign(p_adjusted=np.nan)
+    for _, of in table[table["p"].notna()].groupby(questions):
+        table.loc[of.index, "p_adjusted"] = stats.false_discovery_control(of["p"], method="by")
+    return table
 
 
 def in_words(pair: Mapping[str, Any] | pd.Series, form: str, column: str = "p") -> str:

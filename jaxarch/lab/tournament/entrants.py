@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import optax
 from jax.typing import ArrayLike
@@ -13,9 +13,8 @@ from jax.typing import ArrayLike
 from jaxarch import Training, chain, reshuffle, retrain, search
 from jaxarch.search import round_densities
 
-if TYPE_CHECKING:
-    from jaxarch.lab.tournament.settings import TournamentSettings
-
+DENSE, WHOLE = "dense", "random"
+"""The dense network, and the method whose result at density 1 it is."""
 BATCHES = 10
 """Batches by which connections are judged before training."""
 HUTCHINSON_SAMPLES = 10
@@ -83,8 +82,8 @@ class At(NamedTuple):
     soft: float
 
     @classmethod
-    def of(cls, settings: TournamentSettings, **numbers: Any) -> At:
-        """Take a tournament's settings; `numbers` are `density`, by default all, `rate` and `own`."""
+    def of(cls, settings: Any, **numbers: Any) -> At:
+        """Take the settings of a study; `numbers` are `density`, by default all, `rate` and `own`."""
         given: dict[str, Any] = {"density": settings.densities, "rate": 0.0, "own": 0.0} | numbers
         steps, budget = settings.steps, settings.budget
         return cls(steps=steps, budget=budget, hard=settings.hard, soft=settings.soft, **given)

@@ -21,8 +21,8 @@ from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.tournament import report as reports
 from jaxarch.lab.tournament.controls import AS_FOUND, controlled
-from jaxarch.lab.tournament.entrants import ENTRANTS, RANDOM, At, Entrant, Phase
-from jaxarch.lab.tournament.matches import Played, layers_of, play, play_own, table_of
+from jaxarch.lab.tournament.entrants import DENSE, ENTRANTS, RANDOM, At, Entrant, Phase
+from jaxarch.lab.tournament.matches import Played, entered, layers_of, play, play_own, table_of
 from jaxarch.lab.tournament.own import FAMILY, Own, digest_of, read_own
 from jaxarch.lab.tournament.settings import TournamentSettings
 from jaxarch.lab.tournament.task import Task, task_of
@@ -117,11 +117,11 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
             tried.append(found.assign(strategy=name))
             numbers = _chosen(found)
         elif part.function is _plays:
-            of = _task_of(name, game)
-            numbers = numbers if settings.tune else defaults(_entrant(name), of)
-            tables.append(table_of(name, _entrant(name), found, of).assign(**numbers))
-            if name != reports.DENSE:
-                layers.append(layers_of(name, _entrant(name).family, found, task))
+            entrant, of = entered(name, task)
+            numbers = numbers if settings.tune else defaults(entrant, of)
+            tables.append(table_of(name, entrant, found, of).assign(**numbers))
+            if name != DENSE:
+                layers.append(layers_of(name, entrant.family, found, task))
         elif part.function is _plays_own:
             tables.append(_own_table(game.own[name], found, task))
             layers.append(layers_of(game.own[name].name, FAMILY, found, task))
@@ -188,11 +188,11 @@ def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -
 def _parts(game: Game, file: str) -> list[Part]:
     """List each method's trials, search and controls; the user's own are named with their file's digest."""
     settings, parts = game.task.settings, []
-    for name in (reports.DENSE, *settings.methods):
+    for name in (DENSE, *settings.methods):
         trials = (f"{name} trials",) if settings.tune else ()
         parts += [Part(trial, _trials, name) for trial in trials]
-        parts.append(Part(name, _plays, name, trials, like=_like(_task_of(name, game))))
-        if settings.controls and name != reports.DENSE:
+        parts.append(Part(name, _plays, name, trials, like=_like(entered(name, game.task)[1])))
+        if settings.controls and name != DENSE:
             parts.append(Part(f"{name} controls", _controls, name, (name, *trials)))
     for name in game.own:
         # A method of a changed file is another part, so that results of the old file are not reused.
@@ -203,25 +203,13 @@ def _parts(game: Game, file: str) -> list[Part]:
     return parts
 
 
-def _entrant(name: str) -> Entrant:
-    return ENTRANTS[reports.WHOLE if name == reports.DENSE else name]
-
-
-def _task_of(name: str, game: Game) -> Task:
-    """Return the task of a method: the dense network has a single density."""
-    task = game.task
-    if name != reports.DENSE:
-        return task
-    return task._replace(settings=dataclasses.replace(task.settings, densities=(1.0,)))
-
-
 def _chosen(trials: pd.DataFrame) -> dict[str, float]:
     """Return the settings of the best trial."""
     return trials.loc[trials["chosen"], ["rate", "own"]].iloc[0].to_dict()
 
 
 def _numbers(name: str, task: Task, found: Mapping[str, Any]) -> dict[str, float]:
-    return _chosen(found[f"{name} trials"]) if task.settings.tune else defaults(_entrant(name), task)
+    return _chosen(found[f"{name} trials"]) if task.settings.tune else defaults(entered(name, task)[0], task)
 
 
 def _options(name: str, task: Task, work: Work) -> dict[str, Any]:
@@ -235,16 +223,16 @@ def _options(name: str, task: Task, work: Work) -> dict[str, Any]:
 
 
 def _trials(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
-    task = _task_of(name, game)
-    return tuned(_entrant(name), task, _options(f"{name}, trials", task, work))
+    entrant, task = entered(name, game.task)
+    return tuned(entrant, task, _options(f"{name}, trials", task, work))
 
 
 def _plays(game: Game, name: str, found: Mapping[str, Any], work: Work) -> Played:
-    task = _task_of(name, game)
+    entrant, task = entered(name, game.task)
     seeds = np.arange(task.settings.seeds)
     numbers = _numbers(name, task, found)
     values = {number: np.full(len(seeds), value) for number, value in numbers.items()}
-    return _kept(play(_entrant(name), task, seeds, values, _options(name, task, work)), task)
+    return _kept(play(entrant, task, seeds, values, _options(name, task, work)), task)
 
 
 def _plays_own(game: Game, name: str, found: Mapping[str, Any], work: Work) -> Played:
@@ -332,7 +320,7 @@ def _or_none(value: float) -> float | None:
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
     """Compare all pairs of methods at every density, paired by seed, with the number of seeds needed."""
     cells = []
-    for density, rows in table[table["strategy"] != reports.DENSE].groupby("density", sort=False):
+    for density, rows in table[table["strategy"] != DENSE].groupby("density", sort=False):
         by_seed = rows.pivot(index="seed", columns="strategy", values="accuracy")
         # Random ones come first in pairs, whatever the order of the methods: findings expect them there.
         names = sorted(rows["strategy"].unique(), key=lambda name: name not in RANDOM_ONES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jax import Array
 
 from jaxarch import (
     ByDensity,
     Network,
+    Problem,
     PyTree,
     Report,
     TrainingInfo,
@@ -24,7 +27,7 @@ from jaxarch import (
     retrain,
     select,
 )
-from jaxarch.lab.tournament.entrants import At, Entrant, Phase
+from jaxarch.lab.tournament.entrants import DENSE, ENTRANTS, WHOLE, At, Entrant, Phase
 from jaxarch.lab.tournament.own import Own
 from jaxarch.lab.tournament.task import PictureTask, Task
 from jaxarch.masks import density
@@ -65,6 +68,13 @@ class Played(NamedTuple):
     compile_seconds: Any
 
 
+def entered(name: str, task: PictureTask[Any]) -> tuple[Entrant, PictureTask[Any]]:
+    """Return a method and its task, by the method's name; the dense network has a single density."""
+    if name != DENSE:
+        return ENTRANTS[name], task
+    return ENTRANTS[WHOLE], task._replace(settings=dataclasses.replace(task.settings, densities=(1.0,)))
+
+
 def grid(task: PictureTask[Any], seeds: np.ndarray) -> pd.DataFrame:
     """List the density and seed of each run: all seeds at the largest density first."""
     densities = task.settings.densities
@@ -100,8 +110,22 @@ def trained(
     seeds: np.ndarray,
     values: Mapping[str, np.ndarray],
     options: Mapping[str, Any],
+    *,
+    learning: Callable[[np.ndarray], Problem] | None = None,
+    keys: Callable[[str, np.ndarray], Array] | None = None,
 ) -> tuple[Network, list[Report]]:
-    """Search and train at all densities, with the arguments of `play`; return one run per row of `grid`."""
+    """Search and train at all densities, with the arguments of `play`; return one run per row of `grid`.
+
+    Args:
+      entrant: the method.
+      task: the task to learn.
+      seeds: seeds of the runs at each density.
+      values: `rate` and `own`, one for each of these seeds.
+      options: options of `over_seeds`.
+      learning: the problem of runs with some seeds; by default the task's.
+      keys: keys of a stage, `search` or `training`, for some seeds; by default the task's.
+    """
+    learning = task.learning if learning is None else learning
     settings, runs = task.settings, grid(task, seeds)
     count = len(settings.densities)
     tiled = {name: jnp.tile(jnp.asarray(of, jnp.float32), count) for name, of in values.items()}
@@ -114,11 +138,11 @@ def trained(
         def strategy(one: Mapping[str, Any]) -> Any:
             return make(At.of(settings, **one))
 
-        problem = task.learning(of)
+        problem = learning(of)
         stage = "search" if network is None else "training"
-        keys = task.keys(stage)[of]
+        drawn = task.keys(stage)[of] if keys is None else keys(stage, of)
         told = {**options, "name": f"{options['name']}, {stage}"}
-        found, report = over_seeds(strategy, keys, problem, numbers, network=network, **told)
+        found, report = over_seeds(strategy, drawn, problem, numbers, network=network, **told)
         reports.append(report)
         return found
 
@@ -144,7 +168,7 @@ def stacked(network: Network, densities: tuple[float, ...]) -> Network:
 
 
 def measured(
-    network: Network, task: Task, seeds: np.ndarray, reports: list[Report], *, test: bool = True
+    network: Network, task: PictureTask[Any], seeds: np.ndarray, reports: list[Report], *, test: bool = True
 ) -> Played:
     """Measure the accuracy, loss, density and time of networks.
 

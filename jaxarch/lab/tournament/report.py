@@ -17,13 +17,12 @@ from jaxarch.lab.harness import Results, paired, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.tournament.control_report import control_report
+from jaxarch.lab.tournament.entrants import DENSE, WHOLE
 from jaxarch.lab.tournament.names import explain
 from jaxarch.lab.tournament.own import FAMILY
 from jaxarch.metrics import Ranking, ranking
 
-DENSE, CHANCE = "dense", "chance"
-WHOLE = "random"
-"""The method whose result at density 1 is the dense network."""
+CHANCE = "chance"
 REFERENCE = "random ERK"
 """The method that the report compares with every other; a file has all pairs."""
 CIFAR_NOTE = "! this copy of CIFAR-10 may come from lossy JPEGs: see `jaxarch data cifar10`"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from jaxarch.lab.tournament.entrants import Entrant
 from jaxarch.lab.tournament.matches import play
-from jaxarch.lab.tournament.task import Task
+from jaxarch.lab.tournament.task import PictureTask, Task
 
 SEEDS = 2
 """Number of seeds over which a trial is judged."""
@@ -18,7 +18,7 @@ RATES = 10.0
 """Largest factor between the default learning rate and those tried."""
 
 
-def defaults(entrant: Entrant, task: Task) -> dict[str, float]:
+def defaults(entrant: Entrant, task: PictureTask[Any]) -> dict[str, float]:
     """Return the numbers of a method that is not tuned."""
     return {"rate": task.settings.rate, "own": 0.0 if entrant.own is None else entrant.own[1]}
 

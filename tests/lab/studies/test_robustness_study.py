@@ -62,7 +62,7 @@ def test_an_example_of_a_wrong_class_has_no_radius(of_a_plane):
 def test_a_network_on_scaled_pixels_is_that_of_its_problem():
     settings = SMALL.complete()
     study = Study.of(settings)
-    problem, (pixels, _) = study.task.problem, robustness._examples(study.task)
+    problem, pixels = study.task.problem, study.pixels
     params, state = problem.init(jax.random.key(0))
     rows = study.task.test[np.linspace(0, len(study.task.test) - 1, settings.examples).astype(int)]
     expected = problem.predict(params, state, problem.gather(problem.data, None, jnp.asarray(rows)))

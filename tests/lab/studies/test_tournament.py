@@ -21,12 +21,12 @@ from jaxarch.lab.harness.parts import check_parts, file_name
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.tournament.control_report import decomposed
 from jaxarch.lab.tournament.controls import controlled
-from jaxarch.lab.tournament.entrants import AT_START, BATCHES, ENTRANTS, At
+from jaxarch.lab.tournament.entrants import AT_START, BATCHES, DENSE, ENTRANTS, At
 from jaxarch.lab.tournament.experiment import _against_random, _compared, _computed
 from jaxarch.lab.tournament.matches import PASSES, Played, play, play_own, table_of
 from jaxarch.lab.tournament.names import ORIGINS, explain
 from jaxarch.lab.tournament.own import Own, read_own
-from jaxarch.lab.tournament.report import DENSE, conclusion, ranking_of
+from jaxarch.lab.tournament.report import conclusion, ranking_of
 from jaxarch.lab.tournament.settings import TournamentSettings
 from jaxarch.lab.tournament.task import prepare, task_of
 from jaxarch.lab.tournament.tuning import trials, tuned
