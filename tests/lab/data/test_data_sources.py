@@ -194,6 +194,15 @@ def test_examples_are_pictures_where_there_are_some_and_features_otherwise(tmp_p
     ]
 
 
+@pytest.mark.parametrize("x", [np.zeros(4, np.uint8), np.zeros((4, 2, 2))])
+def test_examples_that_are_neither_pictures_nor_features_are_refused(x, tmp_path):
+    np.savez(tmp_path / "mine.npz", x=x, y=[0, 0, 1, 1])
+    with pytest.raises(
+        ValueError, match=r"x: expected features of shape \(examples, features\), or uint8 pixels"
+    ):
+        load_examples(tmp_path / "mine.npz")
+
+
 def test_files_that_cannot_be_read_for_want_of_a_package_are_not_ready(tmp_path, monkeypatch):
     place = tmp_path / "mnist" / "3.0.1"
     place.mkdir(parents=True)

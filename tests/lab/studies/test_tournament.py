@@ -586,6 +586,24 @@ def test_features_are_standardized_by_rows_that_may_be_trained_on(tmp_path):
     assert task.form() == "3 features"
 
 
+def test_a_class_without_rows_to_test_on_is_refused(tmp_path):
+    np.savez(tmp_path / "mine.npz", x=np.eye(9), y=[0] * 7 + [1] * 2)
+    settings = ready(dataclasses.replace(SMALL, dataset=str(tmp_path / "mine.npz")))
+    with pytest.raises(
+        jaxarch.ArgumentError, match="dataset: a class of mine has 2 examples; expected at least 3"
+    ):
+        task_of(settings)
+
+
+def test_a_folder_from_before_there_were_layers_has_its_other_figures(folder, tmp_path):
+    old = shutil.copytree(folder, tmp_path / "old")
+    for file in (old / "layers.csv", *old.glob("*.png")):
+        file.unlink()
+    report_on(old, TOURNAMENT)
+    assert (old / "ranks.png").exists()
+    assert not (old / "layers.png").exists()
+
+
 def test_words_are_learned_as_they_are():
     features, _ = task_of(ready(dataclasses.replace(SMALL, **WORDS))).problem.data
     assert np.unique(features).tolist() == [0, 1]
