@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxarch.lab.data.dataset import Dataset
 from jaxarch.lab.data.images import Images
-from jaxarch.lab.data.sources import SOURCES, load, load_images
+from jaxarch.lab.data.sources import SOURCES, is_text, load, load_images, load_text
 from jaxarch.lab.data.tfds_files import find_prepared
 
 
@@ -21,13 +21,14 @@ def overview() -> Iterator[str]:
         yield f"{'':<{width}}{source.how_to_get}"
     yield f"{'NAME':<{width}}any other data set of pictures that tensorflow-datasets has prepared"
     yield f"{'FILE.npz':<{width}}your own: arrays x (examples, features) and y (integer classes)"
+    yield f"{'FILE.txt':<{width}}your own text, for `jaxarch run tournament`"
 
 
 def details(name: str) -> Iterator[str]:
-    """Yield lines on one data set (a name or an npz file); if it is there, its shapes and class counts.
+    """Yield lines on one data set (a name or a file); if it is there, its shapes and class counts.
 
     Raises:
-      ArgumentError: as `load` and `load_images` do.
+      ArgumentError: as `load`, `load_images` and `load_text` do.
     """
     source = SOURCES.get(name)
     if source is not None:
@@ -37,6 +38,12 @@ def details(name: str) -> Iterator[str]:
         yield f"cite: {source.citation}"
         if not source.status()[0]:
             return
+    if is_text(name):
+        text = load_text(name, length=1)
+        share = text.train / len(text.x)
+        yield f"{len(text.x)} characters to predict, {share:.0%} of them for training"
+        yield f"{len(text.characters)} distinct ones: {text.characters.decode(errors='replace')!r}"
+        return
     has_images = source.images if source else find_prepared(name)
     has_features = source.features if source else not has_images
     data: Images | Dataset

@@ -15,12 +15,14 @@ from jaxarch.lab.checks import as_path, did_you_mean, from_extra, shown
 from jaxarch.lab.data import citeseer, mnist
 from jaxarch.lab.data.dataset import Dataset, from_arrays
 from jaxarch.lab.data.images import Images, images_from_arrays
+from jaxarch.lab.data.text import FILE as TINY_SHAKESPEARE
+from jaxarch.lab.data.text import Text, text_from_bytes, tiny_shakespeare
 from jaxarch.lab.data.tfds_files import find_prepared, prepared_status, read_prepared
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Data set with a name; it has features, pictures or both.
+    """Data set with a name; it has features, pictures or both, or a text.
 
     Attributes:
       description: a description in one line.
@@ -29,6 +31,7 @@ class Source:
       status: returns whether it can be read, and its place or the reason why not; reads and fetches nothing.
       features: reads the features for `load`, if they are not the pixels of the pictures.
       images: reads the pictures, if there are any.
+      text: reads the text, if it is one.
       download: fetches the data set and returns its folder, if that is possible.
     """
 
@@ -38,6 +41,7 @@ class Source:
     status: Callable[[], tuple[bool, str]]
     features: Callable[[], Dataset] | None = None
     images: Callable[[], Images] | None = None
+    text: Callable[[], bytes] | None = None
     download: Callable[[], Path] | None = None
 
 
@@ -89,10 +93,17 @@ SOURCES: dict[str, Source] = {
         mnist.status,
         mnist.features,
         mnist.images,
-        mnist.download,
+        download=mnist.download,
     ),
     "citeseer": abstracts("64 (principal components of 3703 words)", citeseer.features),
     "citeseer-words": abstracts("3703 (words, 0 or 1)", citeseer.bags_of_words),
+    "tiny-shakespeare": Source(
+        "plays, a text of 1115394 characters, 65 of them distinct",
+        "comes with jaxarch",
+        "A. Karpathy, char-rnn, 2015 (the selection; the text is in the public domain)",
+        status=lambda: (TINY_SHAKESPEARE.is_file(), str(TINY_SHAKESPEARE)),
+        text=tiny_shakespeare,
+    ),
     "cifar10": prepared(
         "cifar10",
         "photographs of animals and vehicles, 60000 x 3072 (32 x 32 pixels, 3 channels), classes 0-9",
@@ -124,6 +135,7 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
       ((1797, 64), 16.0, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
     name = str(as_path(dataset, "dataset"))
+    _check_no_text(name)
     if name in SOURCES and (features := SOURCES[name].features):
         _check_ready(name)
         return features()
@@ -156,6 +168,7 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
       ((1797, 8, 8, 1), 'uint8', 1797)
     """
     name = str(as_path(dataset, "dataset"))
+    _check_no_text(name)
     if name in SOURCES:
         pictures = SOURCES[name].images
         if pictures is None:
@@ -166,6 +179,51 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
     if _is_file(name):
         return images_from_arrays(*_read_arrays(name), Path(name).stem)
     return load_prepared(name)
+
+
+def load_text(dataset: str | os.PathLike[str], length: int) -> Text:
+    """Load a text as windows of characters, the last tenth of them for testing.
+
+    Args:
+      dataset: the name of a text, such as `tiny-shakespeare`, or a file whose name ends with `.txt`.
+      length: characters of a window.
+
+    Raises:
+      ArgumentError: a data set that is no text, or a file that cannot be read; see also `text_from_bytes`.
+
+    Example:
+      >>> import jaxarch
+      >>> plays = jaxarch.lab.data.load_text("tiny-shakespeare", length=32)
+      >>> plays.x.shape, plays.train, len(plays.characters)
+      ((34855, 32), 31370, 65)
+    """
+    name = str(as_path(dataset, "dataset"))
+    if not is_text(name):
+        raise ArgumentError(f"dataset: {shown(name)} is no text; expected {' or '.join(_texts())}")
+    source = SOURCES.get(name)
+    if source is None:
+        try:
+            return text_from_bytes(Path(name).read_bytes(), length, Path(name).stem)
+        except OSError as error:
+            raise ArgumentError(f"dataset: cannot read {shown(name)} ({error.strerror})") from None
+    assert source.text is not None
+    return text_from_bytes(source.text(), length, name)
+
+
+def is_text(dataset: str | os.PathLike[str]) -> bool:
+    """Tell, by the name alone, whether a data set is a text."""
+    name = str(as_path(dataset, "dataset"))
+    source = SOURCES.get(name)
+    return Path(name).suffix == ".txt" if source is None else source.text is not None
+
+
+def _texts() -> list[str]:
+    return [*(name for name, source in SOURCES.items() if source.text), "a file FILE.txt"]
+
+
+def _check_no_text(name: str) -> None:
+    if is_text(name):
+        raise ArgumentError(f"dataset: {shown(name)} is a text, not pictures or features; load_text reads it")
 
 
 def load_examples(dataset: str | os.PathLike[str]) -> Images | Dataset:

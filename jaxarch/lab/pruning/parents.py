@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from jaxarch import ArgumentError, models
-from jaxarch.lab.data import Dataset, Images
+from jaxarch.lab.checks import shown
+from jaxarch.lab.data import Dataset, Images, Text
 
 SCALED = {
     "resnet18": models.ResNet18,
@@ -19,6 +20,10 @@ SCALED = {
     "vgg19": models.VGG19,
 }
 """Parents with fixed channel counts, which a factor scales."""
+LANGUAGE_MODEL = "gpt"
+"""The parent that takes texts, and nothing else."""
+HEADS = 4
+"""Heads of attention in each of its blocks."""
 PERCEPTRONS = ("mlp", "lenet")
 """Parents that take features, and the pixels of pictures as features."""
 
@@ -27,10 +32,13 @@ def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
     """Raise unless the parent accepts these widths and this factor of its channels.
 
     Raises:
-      ArgumentError: widths for a parent that fixes its own; a factor for a parent without one.
+      ArgumentError: widths for a parent that fixes its own; blocks of different widths; a factor for a parent
+        without one.
     """
-    if widths and model not in ("mlp", "cnn"):
-        raise ArgumentError(f"widths: only an mlp or a cnn takes widths; leave them out for {model}")
+    if widths and model not in ("mlp", "cnn", LANGUAGE_MODEL):
+        raise ArgumentError(f"widths: only an mlp, a cnn or a gpt takes widths; leave them out for {model}")
+    if model == LANGUAGE_MODEL and len(set(widths)) > 1:
+        raise ArgumentError(f"widths: all blocks of a gpt have as many features, got {shown(tuple(widths))}")
     if factor != 1 and model not in SCALED:
         raise ArgumentError(
             f"width_factor: only {', '.join(SCALED)} take a factor of channels; leave it out for {model}"
@@ -49,13 +57,20 @@ def in_words(settings: Any) -> str:
 
 
 def parent_of(
-    model: str, widths: Sequence[int], factor: float, data: Images | Dataset
+    model: str, widths: Sequence[int], factor: float, data: Images | Dataset | Text
 ) -> Callable[[Any], Any]:
     """Return the parent of all architectures, a function of Flax's rngs.
 
     Raises:
-      ArgumentError: features for a parent that takes pictures.
+      ArgumentError: data that the parent does not take.
     """
+    if isinstance(data, Text) != (model == LANGUAGE_MODEL):
+        raise ArgumentError(
+            f"model: {LANGUAGE_MODEL} takes texts, and nothing else does; got {model} and {data.name}"
+        )
+    if isinstance(data, Text):
+        form = {"length": data.x.shape[1], "vocabulary": len(data.characters)}
+        return lambda rngs: models.GPT(len(widths), widths[0], heads=HEADS, **form, rngs=rngs)
     inputs, outputs = math.prod(data.x.shape[1:]), len(np.unique(data.y))
     if isinstance(data, Dataset) and model not in PERCEPTRONS:
         raise ArgumentError(

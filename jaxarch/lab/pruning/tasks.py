@@ -11,7 +11,7 @@ import optax
 
 from jaxarch import ArgumentError, Problem, models
 from jaxarch.io import crop_and_flip, take_images
-from jaxarch.lab.data import Dataset, Images, balanced_rows, crop_and_pool, load_images
+from jaxarch.lab.data import Dataset, Images, Text, balanced_rows, crop_and_pool, load_images
 from jaxarch.lab.pruning.parents import parent_of
 from jaxarch.lab.pruning.settings import TransferSettings
 
@@ -114,29 +114,30 @@ Change = Callable[[Any, Any], Any]
 def classification(
     settings: LearningSettings,
     model: str,
-    data: Images | Dataset,
+    data: Images | Dataset | Text,
     rows: np.ndarray,
     steps: int,
-    moments: Moments,
+    moments: Moments | None,
     change: Change | None = None,
 ) -> Problem:
-    """Build the problem of classifying pictures or features with Adam.
+    """Build the problem of classifying pictures or features, or a text's next characters, with Adam.
 
     Args:
       settings: with widths, batch size, learning rate, and whether pictures are augmented.
       model: the name of the parent.
-      data: the pictures or features to learn.
+      data: the pictures, features or text to learn.
       rows: rows of the training examples.
       steps: steps of a training.
-      moments: moments of the pixels, as returned by `Images.moments`; or of features, see `moments_of`.
+      moments: moments of the pixels, as returned by `Images.moments`; or of features, see `moments_of`. A
+        text has none.
       change: a change of the parent, such as another head.
     """
     parent = parent_of(model, settings.widths, settings.width_factor, data)
     x = data.x
     options: dict[str, Any] = {}
-    if isinstance(data, Images):
+    if moments is not None and isinstance(data, Images):
         options["gather"] = take_images(*moments)
-    else:
+    elif moments is not None:
         x = (x - moments[0]) / moments[1]
     return models.supervised(
         parent if change is None else lambda rngs: change(parent(rngs), rngs),

@@ -16,6 +16,7 @@ import pandas as pd
 
 from jaxarch import ArgumentError, named_leaves, select
 from jaxarch.io import digest
+from jaxarch.lab.data import Text
 from jaxarch.lab.harness import Context, Experiment, Outcome, Part, Parts, Work, finding, pace
 from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.pruning.parents import in_words
@@ -277,6 +278,7 @@ def _like(task: Task) -> Played:
             failed_at=np.zeros(runs, np.int32),
             seconds=wide,
             compile_seconds=np.float64(0),
+            cross_entropy=wide if isinstance(task.examples, Text) else None,
         ),
         task,
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pandas as pd
 from jax import Array
 
@@ -27,6 +28,7 @@ from jaxarch import (
     retrain,
     select,
 )
+from jaxarch.lab.data import Text
 from jaxarch.lab.tournament.entrants import DENSE, ENTRANTS, WHOLE, At, Entrant, Phase
 from jaxarch.lab.tournament.own import Own
 from jaxarch.lab.tournament.task import PictureTask, Task
@@ -52,6 +54,8 @@ class Played(NamedTuple):
       loss: mean loss of the last steps of training.
       density: measured density.
       layers: density of each masked leaf.
+      cross_entropy: mean over the characters of the test text, in nats, NaN for a run that failed; `None` for
+        other tasks.
       failed_at: the first step with a loss that is not finite, or -1.
       seconds: seconds of a run on one device.
       compile_seconds: seconds spent on compiling all programs together.
@@ -66,6 +70,7 @@ class Played(NamedTuple):
     failed_at: Any
     seconds: Any
     compile_seconds: Any
+    cross_entropy: Any = None
 
 
 def entered(name: str, task: PictureTask[Any]) -> tuple[Entrant, PictureTask[Any]]:
@@ -179,28 +184,48 @@ def measured(
       reports: reports of the search and of the training.
       test: whether the networks are tested; if not, their accuracy is NaN.
     """
-    problem = task.learning(seeds)
+    graded = dataclasses.replace(task.learning(seeds), predict=_grades(task.problem.predict))
     failed_at = np.asarray(network.info.failed_at, np.int32)
 
-    def accuracy(rows: np.ndarray) -> np.ndarray:
-        outputs = evaluate(READS, network, problem, rows, batch_size=TEST_BATCH)
-        right = (outputs.argmax(-1) == task.examples.y[rows]).mean(axis=-1)
-        return np.where(failed_at < 0, right, np.nan)
+    def scores(rows: np.ndarray) -> dict[str, np.ndarray]:
+        found = evaluate(READS, network, graded, rows, batch_size=TEST_BATCH)
+        means = {name: np.asarray(of, np.float64).mean(axis=-1) for name, of in found.items()}
+        return {name: np.where(failed_at < 0, of, np.nan) for name, of in means.items()}
 
+    nothing = dict.fromkeys(("accuracy", "cross_entropy"), np.full(len(seeds), np.nan))
+    tested = scores(task.test) if test else nothing
     # The seconds of a search for all densities count in full for each density.
     seconds = sum(report.seconds for report in reports)
     losses = np.asarray(network.info["loss"], np.float64)[:, -LAST_LOSSES:].mean(axis=1)
     return Played(
         mask=network.mask,
-        accuracy=accuracy(task.test) if test else np.full(len(seeds), np.nan),
-        validation=accuracy(task.held_out[seeds]),
+        accuracy=tested["accuracy"],
+        validation=scores(task.held_out[seeds])["accuracy"],
         loss=np.where(failed_at < 0, losses, np.nan),
         density=np.asarray(jax.vmap(density)(network.mask), np.float64),
         layers={path: np.asarray(of) for path, of in jax.vmap(layer_density)(network.mask).items()},
         failed_at=failed_at,
         seconds=np.full(len(seeds), seconds),
         compile_seconds=np.float64(sum(report.compile_seconds for report in reports)),
+        cross_entropy=tested["cross_entropy"] if isinstance(task.examples, Text) else None,
     )
+
+
+@cache
+def _grades(predict: Callable[[PyTree, PyTree, Any], Array]) -> Callable[[PyTree, PyTree, Any], Any]:
+    """Turn outputs into each example's share of right answers and mean cross-entropy.
+
+    A text has an answer at each character, and outputs too many to be returned. The function is cached, since
+    a new one would be compiled again.
+    """
+
+    def grades(params: PyTree, state: PyTree, batch: Any) -> dict[str, Array]:
+        outputs, y = predict(params, state, batch), batch[1]
+        losses = optax.softmax_cross_entropy_with_integer_labels(outputs, y)
+        graded = {"accuracy": outputs.argmax(-1) == y, "cross_entropy": losses}
+        return {name: of.astype(jnp.float32).reshape(len(of), -1).mean(1) for name, of in graded.items()}
+
+    return grades
 
 
 def play_own(own: Own, task: Task, seeds: np.ndarray, options: Mapping[str, Any]) -> Played:
@@ -248,6 +273,7 @@ def table_of(name: str, entrant: Entrant, played: Played, task: Task) -> pd.Data
         dense_multiply_adds=whole,
         seconds=played.seconds,
         compile_seconds=float(played.compile_seconds),
+        **({} if played.cross_entropy is None else {"cross_entropy": played.cross_entropy}),
     )
 
 

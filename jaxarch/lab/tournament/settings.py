@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from jaxarch import ArgumentError
 from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive
+from jaxarch.lab.data import is_text
 from jaxarch.lab.harness import PartSettings, TrainingSettings, check_room
 from jaxarch.lab.pruning.initial_weights import Initial
 from jaxarch.lab.pruning.parents import check_parent
@@ -15,7 +16,7 @@ from jaxarch.lab.pruning.settings import check_share
 from jaxarch.lab.tournament.entrants import ENTRANTS
 from jaxarch.masks import check_temperatures
 
-WIDTHS = {"mlp": (100,), "cnn": (16, 32)}
+WIDTHS = {"mlp": (100,), "cnn": (16, 32), "gpt": (32, 32)}
 CONTROLS = ("reshuffled", "reinitialised", "inverted")
 SUITS_ALL = {
     "model": "mlp",
@@ -43,6 +44,15 @@ SUITS: dict[str, dict[str, Any]] = {
     },
 }
 """Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
+SUITS_TEXT = {
+    "model": "gpt",
+    "length": 32,
+    "steps": 500,
+    "batch_size": 16,
+    "rate": 6e-3,
+    "seeds": 5,
+}
+"""Defaults for texts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +63,11 @@ class PictureSettings(TrainingSettings):
 
     Attributes:
       dataset: pictures: a name of `jaxarch data`, or an npz file with x and y. In a tournament also features,
-        standardized one by one unless all are 0 or 1.
+        standardized one by one unless all are 0 or 1; or a text, `tiny-shakespeare` or your own FILE.txt.
       model: the parent of all networks: an mlp or cnn of `widths`, LeNet-300-100, ResNet-18, ResNet-20,
-        VGG11 or VGG16.
-      widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
+        VGG11 or VGG16; for texts, and for them alone, a gpt.
+      widths: hidden neurons, or channels, of each layer of an mlp or a cnn; features of a character in each
+        block of a gpt, all alike.
       width_factor: factor of the channels of a ResNet or a VGG.
       pool: side of the windows whose means become the pixels; 1 leaves pictures as they are.
       seeds: independent runs of each method at each density.
@@ -64,7 +75,7 @@ class PictureSettings(TrainingSettings):
     """
 
     dataset: str = "digits"
-    model: Literal["auto", "mlp", "lenet", "cnn", "resnet18", "resnet20", "vgg11", "vgg16"] = "auto"
+    model: Literal["auto", "mlp", "lenet", "cnn", "resnet18", "resnet20", "vgg11", "vgg16", "gpt"] = "auto"
     widths: tuple[int, ...] = ()
     width_factor: float = 1.0
     pool: int = 1
@@ -120,6 +131,7 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
       methods: methods that take part; empty for all of them.
       own: a Python file; each public function `(density) -> strategy` takes part under its name.
       densities: shares of the connections that are kept.
+      length: characters of a window of text, the longest context of a prediction; 0 without a text.
       initial: weights of the parent: its `model`'s own, or `normal` ones of the same standard deviations.
         Flax truncates normal distributions, which matters where weights of several layers are compared.
       steps: gradient steps of a phase. Most methods have two: a search, and training the found network.
@@ -136,6 +148,7 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
     methods: tuple[str, ...] = ()
     own: str = ""
     densities: tuple[float, ...] = ()
+    length: int = 0
     initial: Initial = "model"
     budget: Literal["equal", "published"] = "equal"
     controls: tuple[str, ...] = ()
@@ -145,7 +158,8 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
 
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
-        settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
+        of_kind = SUITS_TEXT if is_text(self.dataset) else {}
+        settings = self.suited(SUITS_ALL | of_kind | SUITS.get(self.dataset, {}))
         return dataclasses.replace(
             settings,
             methods=settings.methods or tuple(ENTRANTS),
@@ -169,6 +183,10 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
             check_known("controls", self.controls, CONTROLS)
             check_distinct("controls", self.controls)
         check_temperatures(self.hard, self.soft)
+        if is_text(self.dataset):
+            self.check_each(check_count, "length")
+        elif self.length:
+            raise ArgumentError(f"length: {self.dataset} is no text to be cut in windows; leave it out")
         if self.tune < 0:
             raise ArgumentError(f"tune: expected 0 or a number of trials, got {self.tune}")
         if self.seeds < 2:

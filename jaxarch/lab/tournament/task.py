@@ -11,7 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch import ArgumentError, Problem, PyTree, cost, named_leaves, select
-from jaxarch.lab.data import Dataset, Images, balanced_rows, load_examples, load_images
+from jaxarch.lab.data import (
+    Dataset,
+    Images,
+    Text,
+    balanced_rows,
+    is_text,
+    load_examples,
+    load_images,
+    load_text,
+)
+from jaxarch.lab.data.balanced_rows import draw
 from jaxarch.lab.harness import seed_keys
 from jaxarch.lab.pruning.initial_weights import beginning
 from jaxarch.lab.pruning.tasks import Change, Moments, classification, moments_of, pooled
@@ -28,7 +38,7 @@ class PictureTask(NamedTuple, Generic[Kind]):
 
     Attributes:
       settings: settings with all defaults filled in.
-      examples: the pictures, or the features.
+      examples: the pictures, the features, or the windows of a text.
       problem: the problem with the first seed's rows.
       train: rows to train on, shape (seeds, n).
       held_out: rows to choose settings on, shape (seeds, m).
@@ -39,7 +49,7 @@ class PictureTask(NamedTuple, Generic[Kind]):
     """
 
     settings: Kind
-    examples: Images | Dataset
+    examples: Images | Dataset | Text
     problem: Problem
     train: np.ndarray
     held_out: np.ndarray
@@ -74,11 +84,14 @@ class PictureTask(NamedTuple, Generic[Kind]):
     def form(self) -> str:
         """Describe an example in words."""
         shape = self.examples.x.shape[1:]
-        return f"pictures of {shape}" if isinstance(self.examples, Images) else f"{shape[0]} features"
+        if isinstance(self.examples, Images):
+            return f"pictures of {shape}"
+        return f"{shape[0]} {'features' if isinstance(self.examples, Dataset) else 'characters'}"
 
     def chance(self) -> float:
         """Compute the accuracy of always predicting the most frequent class of the test rows."""
-        return float(np.bincount(self.examples.y[self.test]).max() / len(self.test))
+        answers = self.examples.y[self.test].ravel()
+        return float(np.bincount(answers).max() / len(answers))
 
 
 Task = PictureTask[TournamentSettings]
@@ -86,7 +99,11 @@ Task = PictureTask[TournamentSettings]
 
 def task_of(settings: TournamentSettings) -> Task:
     """Build the task of a tournament, from settings with defaults filled in."""
-    task = prepare(settings, load=load_examples)
+
+    def load(name: str) -> Images | Dataset | Text:
+        return load_text(name, settings.length) if is_text(name) else load_examples(name)
+
+    task = prepare(settings, load=load)
     return task._replace(problem=beginning(task.problem, settings.initial))
 
 
@@ -94,13 +111,13 @@ def prepare(
     settings: Kind,
     change: Change | None = None,
     *,
-    load: Callable[[str], Images | Dataset] = load_images,
+    load: Callable[[str], Images | Dataset | Text] = load_images,
 ) -> PictureTask[Kind]:
     """Load the examples, draw the rows of all seeds, and build the problem, from settings with defaults.
 
     Without a published split, a third of the examples, equally many of each class, is for testing. These rows
     do not depend on the key, so that runs of several keys share one task. Of the other rows, each seed holds
-    out its own share, equally many of each class.
+    out its own share, equally many of each class. The windows of a text have no classes.
 
     Args:
       settings: settings with all defaults filled in.
@@ -112,15 +129,7 @@ def prepare(
     """
     data = _changed(load(settings.dataset), settings)
     pool, test = _split(data)
-    fewest = int(np.unique(data.y[pool], return_counts=True)[1].min())
-    per_class = round(settings.held_out * fewest)
-    if not 0 < per_class < fewest:
-        raise ArgumentError(
-            f"held_out: {settings.held_out} of the {fewest} examples of a class is {per_class}; expected "
-            f"1 to {fewest - 1}"
-        )
-    keys = settings.seed_keys(STREAMS["rows"])
-    held_out = np.stack([balanced_rows(key, data.y, pool, per_class=per_class) for key in keys])
+    held_out = _held_out(settings, data, pool)
     train = np.stack([np.setdiff1d(pool, rows) for rows in held_out])
     problem = classification(
         settings, settings.model, data, train[0], settings.steps, _moments(data, pool), change
@@ -140,25 +149,48 @@ def prepare(
     )
 
 
-def _changed(data: Images | Dataset, settings: PictureTrainingSettings) -> Images | Dataset:
+def _changed(data: Images | Dataset | Text, settings: PictureTrainingSettings) -> Images | Dataset | Text:
     """Average the pixels of pictures over windows.
 
     Raises:
-      ArgumentError: a change of pictures that is asked of features.
+      ArgumentError: a change of pictures that is asked of other data.
     """
     if isinstance(data, Images):
         return pooled(data, settings.pool)
     for name, used in (("pool", settings.pool != 1), ("augment", settings.augment)):
         if used:
-            raise ArgumentError(f"{name}: it changes pictures, and {data.name} has features; leave it out")
+            raise ArgumentError(f"{name}: it changes pictures, and {data.name} has none; leave it out")
     return data
 
 
-def _split(data: Images | Dataset) -> tuple[np.ndarray, np.ndarray]:
+def _held_out(
+    settings: PictureTrainingSettings, data: Images | Dataset | Text, pool: np.ndarray
+) -> np.ndarray:
+    """Draw each seed's rows to hold out, equally many of each class, shape (seeds, m).
+
+    Raises:
+      ArgumentError: a share that is none or all of a class.
+    """
+    windows = isinstance(data, Text)
+    fewest = len(pool) if windows else int(np.unique(data.y[pool], return_counts=True)[1].min())
+    count = round(settings.held_out * fewest)
+    if not 0 < count < fewest:
+        what = "windows" if windows else "examples of a class"
+        raise ArgumentError(
+            f"held_out: {settings.held_out} of the {fewest} {what} is {count}; expected 1 to {fewest - 1}"
+        )
+    keys = settings.seed_keys(STREAMS["rows"])
+    if windows:
+        return np.stack([draw(key, pool, count) for key in keys])
+    return np.stack([balanced_rows(key, data.y, pool, per_class=count) for key in keys])
+
+
+def _split(data: Images | Dataset | Text) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows that may be trained on, and those to test on."""
-    everything, (_, counts) = np.arange(len(data.y)), np.unique(data.y, return_counts=True)
-    if isinstance(data, Images) and data.train < len(data.y):
+    everything = np.arange(len(data.y))
+    if not isinstance(data, Dataset) and data.train < len(data.y):
         return everything[: data.train], everything[data.train :]
+    _, counts = np.unique(data.y, return_counts=True)
     if counts.min() < 3:
         raise ArgumentError(
             f"dataset: a class of {data.name} has {counts.min()} examples; expected at least 3, one of which "
@@ -170,8 +202,10 @@ def _split(data: Images | Dataset) -> tuple[np.ndarray, np.ndarray]:
     return np.setdiff1d(everything, test), test
 
 
-def _moments(data: Images | Dataset, pool: np.ndarray) -> Moments:
+def _moments(data: Images | Dataset | Text, pool: np.ndarray) -> Moments | None:
     """Compute moments over the rows that may be trained on, so that test rows do not leak in."""
+    if isinstance(data, Text):
+        return None
     if isinstance(data, Dataset):
         return moments_of(data.x[pool])
     return data._replace(x=data.x[pool], y=data.y[pool], train=len(pool)).moments()
