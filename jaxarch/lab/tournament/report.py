@@ -108,6 +108,8 @@ def report(results: Results) -> list[RenderableType]:
         *_explained(settings, table, order),
         _costs(table, order),
     ]
+    if "cross_entropy" in table:
+        made.insert(1, _perplexities(table, order))
     if found is not None:
         results.draw(plots.ranks(found, title), "ranks")
         made.insert(-1, _test(found))
@@ -186,6 +188,21 @@ def _accuracies(
     rows.append((CHANCE, *([tables.number(chance, ".3f")] * len(densities)), "", ""))
     columns = ("density", *(f"{density:g}" for density in densities), "mean rank", "failed")
     return tables.table(f"{title}: test accuracy, median [quartiles] over seeds", columns, rows)
+
+
+def _perplexities(table: pd.DataFrame, order: list[str]) -> Table:
+    """Tabulate the perplexities on the test text, like the accuracies."""
+    densities = sorted(table.loc[table["strategy"] != DENSE, "density"].unique(), reverse=True)
+    rows = []
+    for name in (*order, DENSE):
+        of = table[table["strategy"] == name]
+        here = [of if name == DENSE else of[of["density"] == density] for density in densities]
+        rows.append((name, *(tables.spread(np.exp(runs["cross_entropy"]), ".2f") for runs in here)))
+    return tables.table(
+        "perplexity per character: exp of the cross-entropy on the test text, median [quartiles] over seeds",
+        ("density", *(f"{density:g}" for density in densities)),
+        rows,
+    )
 
 
 def _test(found: Ranking) -> str:

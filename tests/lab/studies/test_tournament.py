@@ -23,7 +23,7 @@ from jaxarch.lab.tournament.control_report import decomposed
 from jaxarch.lab.tournament.controls import controlled
 from jaxarch.lab.tournament.entrants import AT_START, BATCHES, DENSE, ENTRANTS, At
 from jaxarch.lab.tournament.experiment import _against_random, _compared, _computed
-from jaxarch.lab.tournament.matches import PASSES, Played, play, play_own, table_of
+from jaxarch.lab.tournament.matches import PASSES, Played, _grades, play, play_own, table_of
 from jaxarch.lab.tournament.names import ORIGINS, explain
 from jaxarch.lab.tournament.own import Own, read_own
 from jaxarch.lab.tournament.report import conclusion, ranking_of
@@ -36,6 +36,7 @@ SMALL = TournamentSettings(seeds=2, steps=4, methods=METHODS, densities=(0.5, 0.
 TOURNAMENT = experiment("tournament")
 OPTIONS = {"name": "test", "dead_start": "ignore"}
 WORDS = {"dataset": "citeseer-words"}
+PLAYS = {"dataset": "tiny-shakespeare"}
 
 OWN = """
 import jaxarch
@@ -558,7 +559,7 @@ def test_what_failed_as_it_was_found_has_failed_under_every_control(task):
         ({"seeds": 1}, "seeds: expected at least 2, to rank methods"),
         ({"controls": ("shuffled",)}, "controls: unknown 'shuffled'"),
         ({"tune": -1}, "tune: expected 0 or a number of trials"),
-        ({"model": "resnet20", "widths": (3,)}, "widths: only an mlp or a cnn takes widths"),
+        ({"model": "resnet20", "widths": (3,)}, "widths: only an mlp, a cnn or a gpt takes widths"),
         ({"width_factor": 0.5}, "width_factor: only .* take a factor of channels; leave it out for mlp"),
         ({"width_factor": 0.0}, "width_factor: expected"),
         ({"held_out": 0.001}, "held_out: 0.001 of the .* examples of a class is 0"),
@@ -566,8 +567,15 @@ def test_what_failed_as_it_was_found_has_failed_under_every_control(task):
             WORDS | {"model": "cnn"},
             "model: citeseer-words has 3703 features .* which cnn takes; expected mlp",
         ),
-        (WORDS | {"pool": 2}, "pool: it changes pictures, and citeseer-words has features; leave it out"),
-        (WORDS | {"augment": True}, "augment: it changes pictures, and citeseer-words has features"),
+        (WORDS | {"pool": 2}, "pool: it changes pictures, and citeseer-words has none; leave it out"),
+        (WORDS | {"augment": True}, "augment: it changes pictures, and citeseer-words has none"),
+        ({"length": 8}, "length: digits is no text to be cut in windows; leave it out"),
+        ({"model": "gpt"}, "model: gpt takes texts, and nothing else does; got gpt and digits"),
+        (PLAYS | {"model": "mlp"}, "model: gpt takes texts, .*; got mlp and tiny-shakespeare"),
+        (PLAYS | {"augment": True}, "augment: it changes pictures, and tiny-shakespeare has none"),
+        (PLAYS | {"length": -1}, "length: expected"),
+        (PLAYS | {"widths": (32, 16)}, "widths: all blocks of a gpt have as many features, got"),
+        (PLAYS | {"held_out": 1e-6}, "held_out: 1e-06 of the 31370 windows is 0"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_by_name(changes, message):
@@ -607,6 +615,54 @@ def test_a_folder_from_before_there_were_layers_has_its_other_figures(folder, tm
 def test_words_are_learned_as_they_are():
     features, _ = task_of(ready(dataclasses.replace(SMALL, **WORDS))).problem.data
     assert np.unique(features).tolist() == [0, 1]
+
+
+@pytest.fixture(scope="module")
+def of_text(tmp_path_factory):
+    """What a tournament on a user's text leaves."""
+    place = tmp_path_factory.mktemp("text")
+    (place / "mine.txt").write_text("the cat sat. " * 200)
+    settings = dataclasses.replace(
+        SMALL,
+        dataset=str(place / "mine.txt"),
+        methods=("random", "SNIP"),
+        widths=(8,),
+        length=8,
+        steps=40,
+        densities=(0.5,),
+    )
+    run_in(place, TOURNAMENT, settings)
+    return place
+
+
+@pytest.mark.long
+def test_a_text_s_accuracy_is_of_its_next_characters(of_text):
+    """A phrase that repeats is learned: from some of its windows the next character is certain."""
+    table = pd.read_csv(of_text / "results.csv")
+    whole = table[table["strategy"] == DENSE]
+    assert len(whole) == 2
+    assert (whole["accuracy"] > 0.7).all()
+    assert (whole["cross_entropy"] < np.log(2)).all()
+
+
+def test_a_window_s_grades_are_means_over_its_characters():
+    outputs = np.array([[[2.0, 0.0], [0.0, 1.0]], [[0.0, 3.0], [0.0, 0.0]]], np.float32)
+    answers = np.array([[0, 0], [1, 0]])
+    found = _grades(lambda params, state, batch: batch[0])(None, None, (outputs, answers))
+    np.testing.assert_allclose(found["accuracy"], [0.5, 1.0])
+    chances = np.exp(outputs) / np.exp(outputs).sum(-1, keepdims=True)
+    of_answers = np.take_along_axis(chances, answers[..., None], -1)[..., 0]
+    np.testing.assert_allclose(found["cross_entropy"], -np.log(of_answers).mean(1), rtol=1e-6)
+
+
+@pytest.mark.long
+def test_a_text_s_perplexities_are_reported(of_text):
+    shown = report_on(of_text, TOURNAMENT).body[1]
+    assert "perplexity" in shown.title
+    of_dense = dict(zip(shown.columns, shown.rows[-1], strict=True))
+    assert [row[0] for row in shown.rows[-1:]] == [DENSE]
+    losses = pd.read_csv(of_text / "results.csv").set_index("strategy").loc[DENSE, "cross_entropy"]
+    assert of_dense["0.5"].startswith(f"{np.exp(losses).median():.2f}")
 
 
 @pytest.mark.long
