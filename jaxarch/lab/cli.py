@@ -379,6 +379,7 @@ def list_(experiment: str | None) -> None:
             console.print(f"\n{remark}")
         return
     from jaxarch import search, transforms
+    from jaxarch.lab.data.listing import YOUR_FILES
     from jaxarch.lab.data.sources import SOURCES
     from jaxarch.lab.disentangling.measuring import MEANING
     from jaxarch.run._methods import methods_of
@@ -389,7 +390,7 @@ def list_(experiment: str | None) -> None:
         "transforms, in jaxarch": {name: made.summary for name, made in methods_of(transforms).items()},
         "strategies of disentangling.strategies": MEANING,
         "data sets": {name: source.description for name, source in SOURCES.items()}
-        | {"FILE.npz": "your own: arrays x (examples, features) and y (integer classes)"},
+        | YOUR_FILES,
     }
     for title, entries in rows.items():
         console.print(f"{title}:")

@@ -11,6 +11,12 @@ from jaxarch.lab.data.images import Images
 from jaxarch.lab.data.sources import SOURCES, is_text, load, load_images, load_text
 from jaxarch.lab.data.tfds_files import find_prepared
 
+YOUR_FILES = {
+    "FILE.npz": "your own: arrays x (examples, features) and y (integer classes)",
+    "FILE.txt": "your own text, for `jaxarch run tournament`",
+}
+"""Files of the user's own, by the ends of their names."""
+
 
 def overview() -> Iterator[str]:
     """Yield lines on every source: whether and where it is ready, its description, how to get it."""
@@ -20,8 +26,8 @@ def overview() -> Iterator[str]:
         yield f"{'':<{width}}{source.description}"
         yield f"{'':<{width}}{source.how_to_get}"
     yield f"{'NAME':<{width}}any other data set of pictures that tensorflow-datasets has prepared"
-    yield f"{'FILE.npz':<{width}}your own: arrays x (examples, features) and y (integer classes)"
-    yield f"{'FILE.txt':<{width}}your own text, for `jaxarch run tournament`"
+    for name, description in YOUR_FILES.items():
+        yield f"{name:<{width}}{description}"
 
 
 def details(name: str) -> Iterator[str]:
