@@ -389,8 +389,7 @@ def list_(experiment: str | None) -> None:
         "searches, in jaxarch.search": {name: made.summary for name, made in methods_of(search).items()},
         "transforms, in jaxarch": {name: made.summary for name, made in methods_of(transforms).items()},
         "strategies of disentangling.strategies": MEANING,
-        "data sets": {name: source.description for name, source in SOURCES.items()}
-        | YOUR_FILES,
+        "data sets": {name: source.description for name, source in SOURCES.items()} | YOUR_FILES,
     }
     for title, entries in rows.items():
         console.print(f"{title}:")

@@ -113,6 +113,14 @@ def find_products(program: Program, leaves: Mapping[str, Any]) -> Products:
     return products
 
 
+def summed_axes(step: Step, place: int) -> Sequence[int]:
+    """Return the axes of a factor that a product sums over, without those that a convolution moves along."""
+    params = step.eqn.params["dimension_numbers"]
+    if step.eqn.primitive.name == "dot_general":
+        return tuple(params[0][place])
+    return ((params.rhs_spec if place else params.lhs_spec)[1],)
+
+
 def module_of(path: str) -> str:
     """Return a leaf's module: its path without the last part, if it has more; `.` if the tree is a leaf."""
     return path.rpartition("/")[0] or path or "."

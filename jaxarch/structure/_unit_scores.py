@@ -17,7 +17,7 @@ from jaxarch.structure._captures import run_recorded
 from jaxarch.structure._flow import Step
 from jaxarch.structure._groups import Groups, span_of
 from jaxarch.structure._network_function import check_arrays_given, check_examples
-from jaxarch.structure._products import find_products
+from jaxarch.structure._products import find_products, summed_axes
 
 Statistic = Literal["rms", "std"]
 """A statistic of a unit's values: root mean square or standard deviation."""
@@ -100,7 +100,7 @@ def _moments(groups: Groups, leaves: list[Any]) -> _Moments:
     read: dict[int, tuple[int, tuple[tuple[int, Span], ...]]] = {}
     for product in find_products(program, dict.fromkeys(groups._leaves)).found:
         if (place := product.activation) is not None:
-            axes = _summed(product.step, place)
+            axes = summed_axes(product.step, place)
             spans = ((axis, span_of(product.step.inputs[place][axis], names)) for axis in axes)
             read[id(product.step)] = place, tuple(spans)
 
@@ -169,14 +169,6 @@ def _squared_distances(rows: Array) -> Array:
     squares = jnp.sum(rows**2, 1)
     apart = squares[:, None] + squares[None] - 2 * jnp.matmul(rows, rows.T, precision="highest")
     return jnp.where(jnp.eye(len(rows), dtype=bool), 0, jnp.maximum(apart, 0))
-
-
-def _summed(step: Step, place: int) -> Sequence[int]:
-    """Return the axes of a factor that a product sums over, without those that a convolution moves along."""
-    params = step.eqn.params["dimension_numbers"]
-    if step.eqn.primitive.name == "dot_general":
-        return tuple(params[0][place])
-    return ((params.rhs_spec if place else params.lhs_spec)[1],)
 
 
 def _of(array: Array, spans: Sequence[tuple[int, Span]]) -> _Moments:

@@ -77,8 +77,8 @@ def lipschitz_bound(
     def bound(lower: PyTree, upper: PyTree) -> Array:
         lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
         check_box(lower, upper)
-        _check_floats("lower", lower)
-        _check_floats("fun", jax.eval_shape(fun, lower))
+        check_floats("lower", lower)
+        check_floats("fun", jax.eval_shape(fun, lower))
         (low, unravel), (high, _) = map(ravel_pytree, (lower, upper))
 
         def flat(x: Array) -> Array:
@@ -104,7 +104,8 @@ def lipschitz_bound(
     return bound
 
 
-def _check_floats(name: str, tree: PyTree) -> None:
+def check_floats(name: str, tree: PyTree) -> None:
+    """Raise unless inputs, or the outputs of `fun`, are of one floating-point type of 32 bits or more."""
     dtypes = {path: leaf.dtype for path, leaf in named_leaves(tree).items()}
     for path, dtype in dtypes.items():
         is_float = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits >= 32
