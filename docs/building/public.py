@@ -63,6 +63,7 @@ PAGES = {
             "theory.intervals",
             "theory.relaxation",
             "theory.lipschitz",
+            "theory.removal",
         ),
     ),
     "metrics": ("Metrics", ("metrics",)),

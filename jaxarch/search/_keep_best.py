@@ -49,10 +49,16 @@ class Settings:
     choose: Literal["best", "last"]
     validate: bool
     apart: bool
+    rows_at_once: int | None
 
 
 def keep(
-    networks: int, *, choose: Literal["best", "last"] = "best", validate: bool = False, apart: bool = False
+    networks: int,
+    *,
+    choose: Literal["best", "last"] = "best",
+    validate: bool = False,
+    apart: bool = False,
+    rows_at_once: int | None = None,
 ) -> FunctionStage:
     """Remember a network if it is the best (or the last) so far; of equally good ones the first stays.
 
@@ -62,13 +68,15 @@ def keep(
       validate: whether F is computed on the validation rows, if the problem has some, or on the training
         rows.
       apart: whether the networks are independent, so that a failed training says nothing about the others.
+      rows_at_once: rows that F is computed on at a time; by default all.
     """
-    return FunctionStage("keep", _keep, Settings(networks, choose, validate, apart), A_NETWORK)
+    settings = Settings(networks, choose, validate, apart, rows_at_once)
+    return FunctionStage("keep", _keep, settings, A_NETWORK)
 
 
 def _keep(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
     rows = problem.validation if settings.validate else None
-    value = problem.objective(network.params, network.state, rows)
+    value = problem.objective(network.params, network.state, rows, settings.rows_at_once)
     mine = network.params, network.mask, network.state
     objective = jnp.where(jnp.isnan(value), jnp.inf, value)
     none = jnp.asarray(NONE, jnp.int32)

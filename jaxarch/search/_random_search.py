@@ -46,6 +46,7 @@ def random_search(
     samples: int = 8,
     *,
     where: Where = matrices,
+    rows_at_once: int | None = None,
     **descent: Unpack[DescentChanges],
 ) -> Strategy:
     r"""Train random sub-networks of a network, and keep the best (R. Farahani, 2024, arXiv 2403.08265).
@@ -63,6 +64,8 @@ def random_search(
       density: the share of connections that are kept, in (0, 1]. May be traced.
       samples: how many sub-networks are drawn and trained, at least 1.
       where: the leaves that are masked, by path.
+      rows_at_once: rows that F is computed on at a time, to save memory; by default all. F is the same up to
+        rounding.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
@@ -72,8 +75,8 @@ def random_search(
       NaN is returned only if all are NaN; `failed_at` belongs to the returned one.
 
     Raises:
-      ArgumentError: a density outside (0, 1], samples that are not a positive integer; a model without hidden
-        nodes in these leaves.
+      ArgumentError: a density outside (0, 1], samples or rows that are not a positive integer; a model without
+        hidden nodes in these leaves.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -86,11 +89,13 @@ def random_search(
     """
     check_density("density", density)
     check_count("samples", samples)
+    if rows_at_once is not None:
+        check_count("rows_at_once", rows_at_once)
     settings = Settings(density, where)
     first = FunctionStage("sample nodes", _first_sample, settings, Needs(predict=True))
     again = FunctionStage("sample nodes", _next_sample, settings, Needs("required", records=(Start,)))
     train = retrain("rewind", nonnegative=False, **descent)
-    kept = keep(samples, validate=True, apart=True)
+    kept = keep(samples, validate=True, apart=True, rows_at_once=rows_at_once)
     more = (again, train, kept) * (samples - 1)
     return chain(first, train, kept, *more, pick("sample", "objectives", apart=True))
 

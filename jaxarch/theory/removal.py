@@ -247,7 +247,10 @@ class _Change:
         units: Sequence[str],
         rows_at_once: int | None,
     ) -> _Change:
-        names = groups.of_kinds(units or [name for name, of in groups.groups.items() if of.kind in KINDS])
+        units = units or [name for name, of in groups.groups.items() if of.kind in KINDS]
+        if not units:
+            raise ArgumentError(f"units: the model has no {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+        names = groups.of_kinds(units)
         read = readers(groups)
         for name in names:
             if name not in read:

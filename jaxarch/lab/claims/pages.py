@@ -47,6 +47,7 @@ PROVED_TOGETHER = (
     ("certificate.generalization",),
     ("certificate.randomized",),
     ("relaxation.piece", "relaxation.product"),
+    ("relaxation.removal",),
     ("two-temperature.clipped-descent",),
     ("two-temperature.held-size", "certificate.gap-of-a-size"),
     ("binarize.slope", "binarize.derivative", "binarize.limit-at-zero", "binarize.one-to-one"),

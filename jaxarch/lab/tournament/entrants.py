@@ -51,6 +51,8 @@ PROBMASK_SAMPLES = 2
 """Samples of ProbMask's mask a step, each of which is a gradient evaluation."""
 SAMPLES = 2
 """Sub-networks of random search at an equal budget."""
+ROWS_AT_ONCE = 2000
+"""Examples by which they are judged at a time: the outputs of a whole text are too many."""
 PUBLISHED_SAMPLES = 8
 PUBLISHED_FRACTION = 0.2
 EQUAL_FRACTION = 0.5
@@ -234,7 +236,9 @@ def _whole_share(share: float, density: float) -> float:
 
 def _random_search(at: At) -> Any:
     samples = SAMPLES if at.budget == "equal" else PUBLISHED_SAMPLES
-    return search.random_search(at.density, samples, steps=at.steps, optimizer=at.adam)
+    return search.random_search(
+        at.density, samples, rows_at_once=ROWS_AT_ONCE, steps=at.steps, optimizer=at.adam
+    )
 
 
 def _random_search_phases(at: At, density: float) -> list[Phase]:
