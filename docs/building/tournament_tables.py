@@ -41,6 +41,7 @@ TASKS = {
     "digits, cnn": "CNN",
     "mnist, lenet": "LeNet",
     "citeseer-words, mlp": "words",
+    "tiny-shakespeare, gpt": "text",
 }
 """Names of tasks in the table across them."""
 RULE, ROWS = r"\|[-| ]*\n", r"(?:\|(?! the dense)[^\n]*\n)*"

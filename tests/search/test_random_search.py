@@ -89,6 +89,18 @@ def test_samples_are_judged_on_the_validation_rows_if_there_are_any():
     assert network.mask["hidden"]["kernel"].tolist() == [[True, False]]
 
 
+@pytest.mark.parametrize("validation", [None, np.arange(3)])
+def test_an_objective_of_blocks_of_rows_is_that_of_all_rows(validation):
+    learning = problem_of(3 * X[:, 0], train=np.arange(3), validation=validation)
+    network = Network(PARAMS, jax.tree.map(lambda leaf: leaf > 0, PARAMS), {})
+    kept = [
+        keep(1, validate=True, rows_at_once=rows)(keys()[0], learning, network)[Kept].objective
+        for rows in (2, None)
+    ]
+    assert kept[0] == pytest.approx(np.mean((4 - 3) ** 2 * X[:3] ** 2), rel=1e-6)
+    assert kept[0] == pytest.approx(float(kept[1]), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("objectives", "chosen"),
     [([2, 1, 1], 1), ([np.nan, 3, np.nan], 1), ([3, np.nan, 2], 2), ([np.nan, np.nan, np.nan], 0)],
@@ -193,6 +205,7 @@ def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tm
     [
         (lambda: random_search(0.0), r"density: expected a number in \(0, 1\]"),
         (lambda: random_search(0.5, samples=0), "samples: expected an integer of at least 1"),
+        (lambda: random_search(0.5, rows_at_once=0), "rows_at_once: expected an integer of at least 1"),
         (lambda: draw_from_one_layer(), "model: it has no hidden neurons"),
     ],
 )

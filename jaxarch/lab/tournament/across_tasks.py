@@ -24,7 +24,9 @@ from jaxarch.lab.tournament.names import explain
 from jaxarch.lab.tournament.own import FAMILY
 from jaxarch.metrics import AcrossTasks, across_tasks, regret
 
-STORED = tuple(f"docs/results/tournament_{name}" for name in ("digits", "digits_cnn", "citeseer", "mnist"))
+STORED = tuple(
+    f"docs/results/tournament_{name}" for name in ("digits", "digits_cnn", "citeseer", "mnist", "shakespeare")
+)
 """Folders of a checkout with most methods, read if the user names none."""
 REGRETS, DIFFERENCES = "regrets.csv", "differences.csv"
 _OWN = re.compile(r"own-(.+)-([0-9a-f]{8})")

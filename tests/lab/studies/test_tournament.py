@@ -838,6 +838,7 @@ def on_cifar(model, steps, **others):
             list(ENTRANTS),
         ),
         (TournamentSettings(key=1, **WORDS, resume="tournament_citeseer"), list(ENTRANTS)),
+        (TournamentSettings(key=1, **PLAYS, resume="tournament_shakespeare"), list(ENTRANTS)),
         (
             TournamentSettings(key=1, model="cnn", steps=500, resume="tournament_digits_cnn"),
             list(ENTRANTS),
