@@ -195,7 +195,8 @@ def certified_units(
     """
     check_instance("groups", groups, Groups, "the result of structure.axis_groups")
     check_one_strength("tolerance", tolerance)
-    check_concrete("params", params)
+    for name, given in (("params", params), ("lower", lower), ("upper", upper)):
+        check_concrete(name, given)
     change = _Change.of(groups, params, lower, upper, units, rows_at_once)
     alone = {
         name: np.array([change.without({name: [unit]}) for unit in range(groups.groups[name].size)])
@@ -285,12 +286,12 @@ class _Change:
 
     def _mask(self, removed: Mapping[str, Sequence[int]]) -> PyTree:
         """Return the masks of all leaves that read units, without what reads those removed."""
-        kept = {name: np.ones(self.groups.groups[name].size, bool) for name in self.names}
+        shapes = {path: jnp.shape(leaf) for path, leaf in named_leaves(self.params).items()}
+        masks = {path: np.ones(shapes[path], bool) for name in self.names for path in self.read[name]}
         for name, units in removed.items():
-            kept[name][units] = False
-        paths = dict.fromkeys(path for name in self.names for path in self.read[name])
-        masks = {
-            path: self.groups.mask({name: kept[name] for name in self.names if path in self.read[name]})[path]
-            for path in paths
-        }
+            kept = np.ones(self.groups.groups[name].size, bool)
+            kept[units] = False
+            of_all = self.groups.mask({name: kept})
+            for path in self.read[name]:
+                masks[path] = masks[path] & of_all[path]
         return placed(masks, self.params)

@@ -60,6 +60,9 @@ EQUAL_FRACTION = 0.5
 LATE = 0.1
 """Share of a training after which late rewinding takes the weights that it returns to."""
 
+NUMBERS_ALONE = ("SynFlow", "PX", "NTK-SAP")
+"""Methods that replace the inputs by numbers of their own, which tokens cannot be."""
+
 
 class At(NamedTuple):
     """Numbers for which a strategy is built.

@@ -13,7 +13,7 @@ from jaxarch.lab.harness import PartSettings, TrainingSettings, check_room
 from jaxarch.lab.pruning.initial_weights import Initial
 from jaxarch.lab.pruning.parents import check_parent
 from jaxarch.lab.pruning.settings import check_share
-from jaxarch.lab.tournament.entrants import ENTRANTS
+from jaxarch.lab.tournament.entrants import ENTRANTS, NUMBERS_ALONE
 from jaxarch.masks import check_temperatures
 
 WIDTHS = {"mlp": (100,), "cnn": (16, 32), "gpt": (32, 32)}
@@ -128,7 +128,7 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
     Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
-      methods: methods that take part; empty for all of them.
+      methods: methods that take part; empty for all of them, or all that can score a text.
       own: a Python file; each public function `(density) -> strategy` takes part under its name.
       densities: shares of the connections that are kept.
       length: characters of a window of text, the longest context of a prediction; 0 without a text.
@@ -158,11 +158,16 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
 
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
-        of_kind = SUITS_TEXT if is_text(self.dataset) else {}
+        of_kind: dict[str, Any] = {}
+        takes_part = dict.fromkeys(ENTRANTS)
+        if is_text(self.dataset):
+            of_kind = SUITS_TEXT
+            for name in NUMBERS_ALONE:
+                del takes_part[name]
         settings = self.suited(SUITS_ALL | of_kind | SUITS.get(self.dataset, {}))
         return dataclasses.replace(
             settings,
-            methods=settings.methods or tuple(ENTRANTS),
+            methods=settings.methods or tuple(takes_part),
             densities=tuple(sorted(settings.densities, reverse=True)),
         )
 
@@ -185,6 +190,11 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
         check_temperatures(self.hard, self.soft)
         if is_text(self.dataset):
             self.check_each(check_count, "length")
+            if numeric := [name for name in self.methods if name in NUMBERS_ALONE]:
+                raise ArgumentError(
+                    f"methods: {numeric[0]} replaces the inputs by numbers, which the characters of a text "
+                    "cannot be; leave it out"
+                )
         elif self.length:
             raise ArgumentError(f"length: {self.dataset} is no text to be cut in windows; leave it out")
         if self.tune < 0:
