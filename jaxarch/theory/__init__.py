@@ -1,5 +1,23 @@
-"""Theorems in use: mirror geometry, rates, and bounds on gradients, outputs, slopes and new errors."""
+"""Theorems in use: mirror geometry, rates, and bounds on gradients, outputs, slopes, removals and errors."""
 
-from jaxarch.theory import bounds, generalization, intervals, lipschitz, mirror, optimality, relaxation
+from jaxarch.theory import (
+    bounds,
+    generalization,
+    intervals,
+    lipschitz,
+    mirror,
+    optimality,
+    relaxation,
+    removal,
+)
 
-__all__ = ["bounds", "generalization", "intervals", "lipschitz", "mirror", "optimality", "relaxation"]
+__all__ = [
+    "bounds",
+    "generalization",
+    "intervals",
+    "lipschitz",
+    "mirror",
+    "optimality",
+    "relaxation",
+    "removal",
+]

@@ -24,7 +24,15 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from jaxarch._internal.errors import ArgumentError, check_concrete, check_instance, check_one_strength
+from jaxarch._internal.errors import (
+    ArgumentError,
+    check_arrays,
+    check_concrete,
+    check_instance,
+    check_one_strength,
+    items,
+    shown,
+)
 from jaxarch._internal.trees import PyTree, map_selected, merge, named_leaves, placed, restructured
 from jaxarch.masks import apply_mask, check_fits
 from jaxarch.structure._groups import Groups
@@ -195,9 +203,12 @@ def certified_units(
     """
     check_instance("groups", groups, Groups, "the result of structure.axis_groups")
     check_one_strength("tolerance", tolerance)
+    check_concrete("tolerance", tolerance)
+    groups._check_whole(params)
     for name, given in (("params", params), ("lower", lower), ("upper", upper)):
         check_concrete(name, given)
-    change = _Change.of(groups, params, lower, upper, units, rows_at_once)
+    named = items("units", units, str, "kinds of units, or names of groups")
+    change = _Change.of(groups, params, *_boxes(lower, upper), named, rows_at_once)
     alone = {
         name: np.array([change.without({name: [unit]}) for unit in range(groups.groups[name].size)])
         for name in change.names
@@ -218,6 +229,25 @@ def certified_units(
         else:
             most = count - 1
     return CertifiedUnits(change.kept(_by_group(order[:fewest])), bound, alone)
+
+
+def _boxes(lower: PyTree, upper: PyTree) -> tuple[PyTree, PyTree]:
+    """Return the ends of boxes as arrays.
+
+    Raises:
+      ArgumentError: ends that are no numbers, or do not have one leading axis of at least one box.
+    """
+    for name, ends in (("lower", lower), ("upper", upper)):
+        check_arrays(name, ends)
+        sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(ends)}
+        if len(sizes) > 1 or sizes & {(), (0,)}:
+            raise ArgumentError(
+                f"{name}: expected a leading axis of one box or more, got sizes {shown(sizes)}"
+            )
+    lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
+    check_box(lower, upper)
+    check_floats("lower", lower)
+    return lower, upper
 
 
 def _by_group(units: Sequence[tuple[float, str, int]]) -> dict[str, list[int]]:
@@ -245,7 +275,7 @@ class _Change:
         params: PyTree,
         lower: PyTree,
         upper: PyTree,
-        units: Sequence[str],
+        units: list[str],
         rows_at_once: int | None,
     ) -> _Change:
         units = units or [name for name, of in groups.groups.items() if of.kind in KINDS]

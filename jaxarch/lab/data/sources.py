@@ -211,7 +211,13 @@ def load_text(dataset: str | os.PathLike[str], length: int) -> Text:
 
 
 def is_text(dataset: str | os.PathLike[str]) -> bool:
-    """Tell, by the name alone, whether a data set is a text."""
+    """Tell, by the name alone, whether a data set is a text.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.lab.data.is_text("mine.txt"), jaxarch.lab.data.is_text("digits")
+      (True, False)
+    """
     name = str(as_path(dataset, "dataset"))
     source = SOURCES.get(name)
     return Path(name).suffix == ".txt" if source is None else source.text is not None
