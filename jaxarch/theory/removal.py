@@ -1,4 +1,4 @@
-r"""What removing connections or units changes, proven for all inputs of a region.
+r"""Bounds of the change when connections or units are removed, for all inputs of a region.
 
 Let r be 1 at the weights that go and 0 elsewhere. Between the whole network and the one without them lies
 
@@ -259,7 +259,7 @@ def _by_group(units: Sequence[tuple[float, str, int]]) -> dict[str, list[int]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Change:
-    """What removing units of a model changes over boxes."""
+    """Changes of a model's outputs over boxes, by the units that it loses."""
 
     groups: Groups
     params: PyTree
