@@ -62,9 +62,10 @@ def removal_bounds(
 
     Returns:
       A pure function of the parameters, a mask of booleans for some of their leaves (`None` for the others),
-      and of two pytrees as in `intervals.interval_bounds`. It returns bounds of each output's change,
-      rounding included. They are infinite where the derivative has no bound, and where fun may jump, as for
-      `lipschitz.lipschitz_bound`. It can be jitted and mapped, over masks too.
+      and of two pytrees as in `intervals.interval_bounds`. It returns bounds of each output's change in
+      exact arithmetic; they are rounded outwards, and to evaluate either network rounds beside them. They are
+      infinite where the derivative has no bound, and where fun may jump, as for `lipschitz.lipschitz_bound`.
+      It can be jitted and mapped, over masks too.
 
     Raises:
       ArgumentError: as `lipschitz.lipschitz_bound`; a mask that does not fit, or is not of booleans.
