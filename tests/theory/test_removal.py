@@ -217,3 +217,27 @@ def test_units_that_more_than_products_read_are_refused():
         certified_units(groups, params, *HALVES, 1e9, units=["gate[0]"])
     with pytest.raises(jaxarch.ArgumentError, match="units: the model has no neurons, channels or heads"):
         certified_units(groups, params, *HALVES, 1e9)
+
+
+@pytest.mark.long
+def test_a_channel_goes_with_all_that_a_flatten_makes_of_it():
+    def pictures(params, x):
+        x = jax.lax.conv_general_dilated(
+            x, params["conv"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        x = jax.nn.relu(x + jnp.broadcast_to(params["bias"], x.shape))
+        return x.reshape(len(x), -1) @ params["head"]
+
+    draw = np.random.default_rng(0).normal
+    params = {
+        "conv": jnp.float32(draw(0, 0.5, (3, 3, 1, 2))),
+        "bias": jnp.array([0.1, -9.0]),
+        "head": jnp.float32(draw(0, 0.5, (8, 1))),
+    }
+    x = jnp.ones((1, 1, 4, 4, 1))
+    groups = axis_groups(pictures, params, x[0])
+    found = certified_units(groups, params, x - 0.1, x + 0.1, 1e-6)
+    assert found.kept["bias[0]"].tolist() == [True, False]
+    smaller = groups.cut(params, found.kept)
+    assert smaller["head"].shape == (4, 1)
+    np.testing.assert_allclose(groups.smaller(found.kept)(smaller, x[0]), pictures(params, x[0]), rtol=1e-6)
