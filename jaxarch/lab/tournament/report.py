@@ -28,7 +28,7 @@ REFERENCE = "random ERK"
 CIFAR_NOTE = "! this copy of CIFAR-10 may come from lossy JPEGs: see `jaxarch data cifar10`"
 COMPARISONS, RANKS, TRIALS = "comparisons.csv", "ranks.csv", "trials.csv"
 CONTROLS, LAYERS = "controls.csv", "layers.csv"
-MOST_COLUMNS = 40
+MOST_COLUMNS = 45
 """Largest number of layers times densities that the figure of layers has room for."""
 AGAINST = {
     "density": "density",
