@@ -851,7 +851,17 @@ def on_cifar(model, steps, **others):
         (on_cifar("vgg16", 1500, initial="normal", resume="tournament_vgg16_normal"), THREE),
         (on_cifar("resnet18", 600), (*THREE, "GraSP", "SynFlow")),
     ],
-    ids=["mnist", "digits", "controls", "words", "cnn", "vgg16", "vgg16 of normal weights", "resnet18"],
+    ids=[
+        "mnist",
+        "digits",
+        "controls",
+        "words",
+        "text",
+        "cnn",
+        "vgg16",
+        "vgg16 of normal weights",
+        "resnet18",
+    ],
 )
 def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(settings, methods, tmp_path):
     folder = shutil.copytree(KEPT / settings.resume, tmp_path / "kept")
