@@ -107,12 +107,16 @@ def lipschitz_bound(
 def check_floats(name: str, tree: PyTree) -> None:
     """Raise unless inputs, or the outputs of `fun`, are of one floating-point type of 32 bits or more."""
     dtypes = {path: leaf.dtype for path, leaf in named_leaves(tree).items()}
-    for path, dtype in dtypes.items():
-        is_float = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits >= 32
-        if not is_float or len({*dtypes.values()}) > 1:
-            at = f" at {path!r}" if path else ""
-            what = "outputs of " if name == "fun" else ""
-            raise ArgumentError(f"{name}: expected {what}float32 or float64 everywhere, got {dtype}{at}")
+    first = next(iter(dtypes.values()), None)
+    others = {
+        path: dtype
+        for path, dtype in dtypes.items()
+        if not jnp.issubdtype(dtype, jnp.floating) or jnp.finfo(dtype).bits < 32
+    } or {path: dtype for path, dtype in dtypes.items() if dtype != first}
+    for path, dtype in others.items():
+        at = f" at {path!r}" if path else ""
+        what = "outputs of " if name == "fun" else ""
+        raise ArgumentError(f"{name}: expected {what}float32 or float64 everywhere, got {dtype}{at}")
 
 
 def _norm(least: Array, largest: Array, by_rows: Array, order: int) -> Array:

@@ -64,8 +64,10 @@ def removal_bounds(
       A pure function of the parameters, a mask of booleans for some of their leaves (`None` for the others),
       and of two pytrees as in `intervals.interval_bounds`. It returns bounds of each output's change in
       exact arithmetic; they are rounded outwards, and to evaluate either network rounds beside them. They are
-      infinite where the derivative has no bound, and where fun may jump, as for `lipschitz.lipschitz_bound`.
-      It can be jitted and mapped, over masks too.
+      infinite where the derivative has no bound, and where fun may jump. As for `lipschitz.lipschitz_bound`,
+      a choice does not count as a jump where both cases agree to a thousand roundings of their size; so
+      small a jump, and what later layers make of it, is not in the bounds. They can be jitted and mapped,
+      over masks too.
 
     Raises:
       ArgumentError: as `lipschitz.lipschitz_bound`; a mask that does not fit, or is not of booleans.
@@ -118,7 +120,9 @@ def _between(params: PyTree, mask: PyTree, removed: Array) -> PyTree:
     mask = restructured(mask, params)
 
     def scaled(kept: Array, leaf: Array) -> Array:
-        return leaf * jnp.where(kept, 1, 1 - removed).astype(leaf.dtype)
+        # To shorten the share that is left would be a jump.
+        dtype = jnp.promote_types(leaf.dtype, removed.dtype)
+        return leaf.astype(dtype) * jnp.where(kept, 1, 1 - removed.astype(dtype))
 
     return merge(map_selected(scaled, mask, params), params)
 
@@ -243,7 +247,8 @@ def _boxes(lower: PyTree, upper: PyTree) -> tuple[PyTree, PyTree]:
         sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(ends)}
         if len(sizes) > 1 or sizes & {(), (0,)}:
             raise ArgumentError(
-                f"{name}: expected a leading axis of one box or more, got sizes {shown(sizes)}"
+                f"{name}: expected a leading axis of one box or more, as many for each input, got "
+                f"{shown([leaf.shape for leaf in jax.tree.leaves(ends)])}"
             )
     lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
     check_box(lower, upper)
@@ -292,8 +297,12 @@ class _Change:
         def fun(params: PyTree, inputs: PyTree) -> PyTree:
             return function(params, *(inputs if isinstance(inputs, tuple) else (inputs,)))
 
-        bounds = removal_bounds(fun, rows_at_once=rows_at_once)
-        return cls(groups, params, (lower, upper), names, read, jax.jit(jax.vmap(bounds, (None, None, 0, 0))))
+        bounds = jax.jit(jax.vmap(removal_bounds(fun, rows_at_once=rows_at_once), (None, None, 0, 0)))
+        change = cls(groups, params, (lower, upper), names, read, bounds)
+        # Whether units can go by what reads them is known before anything is bounded.
+        for name in names:
+            change.kept({name: [*range(1, groups.groups[name].size)]})
+        return change
 
     def kept(self, removed: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
         """Return the units that a model without some units needs.
@@ -313,7 +322,7 @@ class _Change:
     def without(self, removed: Mapping[str, Sequence[int]]) -> float:
         """Return the largest change of any output."""
         ends = self.bounds(self.params, self._mask(removed), *self.boxes)
-        return max(float(jnp.abs(end).max()) for end in jax.tree.leaves(ends))
+        return max(float(jnp.abs(end).max(initial=0)) for end in jax.tree.leaves(ends))
 
     def _mask(self, removed: Mapping[str, Sequence[int]]) -> PyTree:
         """Return the masks of all leaves that read units, without what reads those removed."""

@@ -241,3 +241,20 @@ def test_a_channel_goes_with_all_that_a_flatten_makes_of_it():
     smaller = groups.cut(params, found.kept)
     assert smaller["head"].shape == (4, 1)
     np.testing.assert_allclose(groups.smaller(found.kept)(smaller, x[0]), pictures(params, x[0]), rtol=1e-6)
+
+
+def test_a_box_of_double_precision_bounds_a_network_of_single_precision():
+    params, mask = {"w": jnp.float32([3.0, -2.0])}, {"w": jnp.array([False, True])}
+    with jax.enable_x64(True):
+        box = jnp.full(2, -0.5, jnp.float64), jnp.full(2, 0.5, jnp.float64)
+        found = removal_bounds(lambda params, x: jnp.sum(params["w"].astype(x.dtype) * x))(params, mask, *box)
+    np.testing.assert_allclose(found, [-1.5, 1.5], rtol=1e-6)
+
+
+def test_outputs_without_entries_change_by_nothing():
+    def model(params, x):
+        return {"y": x @ params["in"] @ params["out"], "none": jnp.zeros((0,))}
+
+    params = {"in": jnp.ones((2, 2)), "out": jnp.ones((2, 1))}
+    groups = axis_groups(model, params, jnp.ones((1, 2)))
+    assert certified_units(groups, params, *HALVES, 1e9).bound == pytest.approx(2, rel=1e-4)

@@ -220,7 +220,7 @@ def is_text(dataset: str | os.PathLike[str]) -> bool:
     """
     name = str(as_path(dataset, "dataset"))
     source = SOURCES.get(name)
-    return Path(name).suffix == ".txt" if source is None else source.text is not None
+    return Path(name).suffix.lower() == ".txt" if source is None else source.text is not None
 
 
 def _texts() -> list[str]:

@@ -69,11 +69,13 @@ def text_from_bytes(text: bytes, length: int, name: str = "text") -> Text:
             f"text: {name} has {len(text)} characters; expected at least {TESTED * (length + 1)}, for a "
             f"window of {length} in its last tenth"
         )
-    found = np.unique(np.frombuffer(text, np.uint8))
+    is_there = np.bincount(np.frombuffer(text, np.uint8), minlength=256) > 0
+    found = np.flatnonzero(is_there).astype(np.uint8)
     if len(found) < 2:
         raise ArgumentError(f"text: {name} has a single character, {found.tobytes()!r}, again and again")
-    windows = [_windows(np.searchsorted(found, np.frombuffer(part, np.uint8)), length) for part in parts]
-    x, y = (np.concatenate(of).astype(np.int32) for of in zip(*windows, strict=True))
+    places = np.cumsum(is_there, dtype=np.int32) - 1
+    windows = [_windows(places[np.frombuffer(part, np.uint8)], length) for part in parts]
+    x, y = (np.concatenate(of) for of in zip(*windows, strict=True))
     return Text(name, x, y, len(windows[0][0]), found.tobytes())
 
 

@@ -37,8 +37,11 @@ def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
     """
     if widths and model not in ("mlp", "cnn", LANGUAGE_MODEL):
         raise ArgumentError(f"widths: only an mlp, a cnn or a gpt takes widths; leave them out for {model}")
-    if model == LANGUAGE_MODEL and len(set(widths)) > 1:
-        raise ArgumentError(f"widths: all blocks of a gpt have as many features, got {shown(tuple(widths))}")
+    if model == LANGUAGE_MODEL and (len(set(widths)) > 1 or any(width % HEADS for width in widths)):
+        raise ArgumentError(
+            f"widths: all blocks of a gpt have as many features, a multiple of {HEADS}, got "
+            f"{shown(tuple(widths))}"
+        )
     if factor != 1 and model not in SCALED:
         raise ArgumentError(
             f"width_factor: only {', '.join(SCALED)} take a factor of channels; leave it out for {model}"

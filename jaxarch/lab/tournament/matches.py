@@ -36,6 +36,9 @@ from jaxarch.masks import density
 from jaxarch.transforms import of_density
 
 TEST_BATCH = 500
+"""Examples that networks are tested on at a time; fewer if they are long."""
+LONG = 32
+"""Characters of a window from which on windows are long: attention takes memory by their square."""
 LAST_LOSSES = 20
 """Number of last steps whose mean is a run's training loss: the loss of a step is of one batch."""
 PASSES = 3
@@ -186,9 +189,11 @@ def measured(
     """
     graded = dataclasses.replace(task.learning(seeds), predict=_grades(task.problem.predict))
     failed_at = np.asarray(network.info.failed_at, np.int32)
+    times = task.examples.x.shape[1] / LONG if isinstance(task.examples, Text) else 1
+    batch_size = max(1, int(TEST_BATCH / max(1, times) ** 2))
 
     def scores(rows: np.ndarray) -> dict[str, np.ndarray]:
-        found = evaluate(READS, network, graded, rows, batch_size=TEST_BATCH)
+        found = evaluate(READS, network, graded, rows, batch_size=batch_size)
         means = {name: np.asarray(of, np.float64).mean(axis=-1) for name, of in found.items()}
         return {name: np.where(failed_at < 0, of, np.nan) for name, of in means.items()}
 

@@ -575,7 +575,8 @@ def test_what_failed_as_it_was_found_has_failed_under_every_control(task):
         (PLAYS | {"augment": True}, "augment: it changes pictures, and tiny-shakespeare has none"),
         (PLAYS | {"length": -1}, "length: expected"),
         (PLAYS | {"methods": ("SNIP", "PX")}, "methods: PX replaces the inputs by numbers, which the char"),
-        (PLAYS | {"widths": (32, 16)}, "widths: all blocks of a gpt have as many features, got"),
+        (PLAYS | {"widths": (32, 16)}, "widths: all blocks of a gpt have as many features, a multiple of 4"),
+        (PLAYS | {"widths": (10,)}, r"widths: all blocks .*, a multiple of 4, got \(10,\)"),
         (PLAYS | {"held_out": 1e-6}, "held_out: 1e-06 of the 31370 windows is 0"),
     ],
 )
