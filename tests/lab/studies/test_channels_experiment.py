@@ -143,7 +143,7 @@ def test_a_dry_run_says_what_would_be_trained():
         ({"methods": ("lottery",)}, "methods: unknown 'lottery'"),
         ({"methods": ()}, "methods: expected"),
         ({"methods": ("AP", "AP")}, "methods: 'AP' is named twice"),
-        ({"model": "lenet"}, "widths: only an mlp or a cnn takes widths; leave them out for lenet"),
+        ({"model": "lenet"}, "widths: only an mlp, a cnn or a gpt takes widths; leave them out for lenet"),
         ({"model": "vgg19", "widths": ()}, "model: unknown 'vgg19'"),
         ({"soft": 200.0}, "soft: expected at most hard"),
         ({"mask_rate": 0.0}, "mask_rate: expected"),

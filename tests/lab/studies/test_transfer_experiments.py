@@ -450,7 +450,7 @@ def test_the_conclusion_of_reshuffling_has_the_differences_over_cells_and_in_the
         ({"sparsities": (0.9, 0.0)}, "sparsities: expected numbers between 0 and 1, got 0.0"),
         ({"sparsities": ()}, "sparsities: expected"),
         ({"methods": ("AB",)}, "methods: unknown 'AB'; did you mean 'AP'"),
-        ({"model": "vgg19"}, "widths: only an mlp or a cnn takes widths"),
+        ({"model": "vgg19"}, "widths: only an mlp, a cnn or a gpt takes widths"),
         ({"weights": ("xavier",)}, "weights: unknown 'xavier'"),
         ({"soft": 200.0}, "soft: expected at most hard"),
         ({"in_domain": True, "new_dataset": "mnist"}, "in_domain: the new task is the first task"),
