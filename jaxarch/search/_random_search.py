@@ -75,7 +75,7 @@ def random_search(
       NaN is returned only if all are NaN; `failed_at` belongs to the returned one.
 
     Raises:
-      ArgumentError: a density outside (0, 1], samples or rows that are no positive integer; a model without
+      ArgumentError: a density outside (0, 1], samples or rows that are not positive integers; a model without
         hidden nodes in these leaves.
 
     Example:

@@ -1,6 +1,7 @@
 """Random search over nodes: sizes by hand, the sample that must win, and what NaN does to it."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -93,10 +94,13 @@ def test_samples_are_judged_on_the_validation_rows_if_there_are_any():
 def test_an_objective_of_blocks_of_rows_is_that_of_all_rows(validation):
     learning = problem_of(3 * X[:, 0], train=np.arange(3), validation=validation)
     network = Network(PARAMS, jax.tree.map(lambda leaf: leaf > 0, PARAMS), {})
-    kept = [
-        keep(1, validate=True, rows_at_once=rows)(keys()[0], learning, network)[Kept].objective
-        for rows in (2, None)
-    ]
+
+    def objective(rows, network=network):
+        return keep(1, validate=True, rows_at_once=rows)(keys()[0], learning, network)[Kept].objective
+
+    kept = [objective(rows) for rows in (2, None)]
+    loops = ["scan" in str(jax.make_jaxpr(functools.partial(objective, rows))(network)) for rows in (2, None)]
+    assert loops == [True, False]
     assert kept[0] == pytest.approx(np.mean((4 - 3) ** 2 * X[:3] ** 2), rel=1e-6)
     assert kept[0] == pytest.approx(float(kept[1]), rel=1e-6)
 

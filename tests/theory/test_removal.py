@@ -1,4 +1,4 @@
-"""What removing weights and units changes: proven over boxes, close, and of the model that is cut."""
+"""Bounds of removals: proven over boxes, close, and true of the model that is cut."""
 
 import functools
 import itertools
@@ -50,7 +50,7 @@ def in_double(params, x, activation, mask):
     """The change of the outputs in float64, on many inputs."""
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params)
-        there = jax.tree.map(jnp.where, mask, wide, jax.tree.map(jnp.zeros_like, wide))
+        there = jaxarch.masks.apply_mask(mask, wide)
         return np.asarray(network(activation, there, x) - network(activation, wide, x))
 
 

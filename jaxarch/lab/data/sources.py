@@ -199,7 +199,8 @@ def load_text(dataset: str | os.PathLike[str], length: int) -> Text:
     """
     name = str(as_path(dataset, "dataset"))
     if not is_text(name):
-        raise ArgumentError(f"dataset: {shown(name)} is no text; expected {' or '.join(_texts())}")
+        known = [*(other for other, source in SOURCES.items() if source.text), "a file FILE.txt"]
+        raise ArgumentError(f"dataset: {shown(name)} is no text; expected {' or '.join(known)}")
     source = SOURCES.get(name)
     if source is None:
         try:
@@ -221,10 +222,6 @@ def is_text(dataset: str | os.PathLike[str]) -> bool:
     name = str(as_path(dataset, "dataset"))
     source = SOURCES.get(name)
     return Path(name).suffix.lower() == ".txt" if source is None else source.text is not None
-
-
-def _texts() -> list[str]:
-    return [*(name for name, source in SOURCES.items() if source.text), "a file FILE.txt"]
 
 
 def _check_no_text(name: str) -> None:

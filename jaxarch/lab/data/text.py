@@ -39,8 +39,8 @@ class Text(NamedTuple):
 def text_from_bytes(text: bytes, length: int, name: str = "text") -> Text:
     """Cut a text into windows, the last tenth of it for testing.
 
-    A character is a byte: one character of ASCII, a part of some others in UTF-8. No window of the test
-    shares a character with the training, be it as an answer. A rest shorter than a window is left out.
+    A character is a byte: a whole one of ASCII, a part of most others in UTF-8. The windows to test on, and
+    their answers, have no character of the training part. A rest that is shorter than a window is left out.
 
     Args:
       text: the text.
@@ -48,8 +48,8 @@ def text_from_bytes(text: bytes, length: int, name: str = "text") -> Text:
       name: shown in results.
 
     Raises:
-      ArgumentError: a text that is no bytes, has a single character, or is too short for a window to train
-        on and one to test on; a length that is no positive integer.
+      ArgumentError: a text that is not bytes, or has only one character; one that is too short for a window
+        to train on and one to test on; a length that is not a positive integer.
 
     Example:
       >>> import jaxarch

@@ -36,9 +36,9 @@ from jaxarch.masks import density
 from jaxarch.transforms import of_density
 
 TEST_BATCH = 500
-"""Examples that networks are tested on at a time; fewer if they are long."""
+"""Examples that networks are tested on at a time; fewer windows of a text, if they are long."""
 LONG = 32
-"""Characters of a window from which on windows are long: attention takes memory by their square."""
+"""Characters of a window beyond which it is long: attention takes memory by the square of its length."""
 LAST_LOSSES = 20
 """Number of last steps whose mean is a run's training loss: the loss of a step is of one batch."""
 PASSES = 3
@@ -189,8 +189,8 @@ def measured(
     """
     graded = dataclasses.replace(task.learning(seeds), predict=_grades(task.problem.predict))
     failed_at = np.asarray(network.info.failed_at, np.int32)
-    times = task.examples.x.shape[1] / LONG if isinstance(task.examples, Text) else 1
-    batch_size = max(1, int(TEST_BATCH / max(1, times) ** 2))
+    length = task.examples.x.shape[1] if isinstance(task.examples, Text) else LONG
+    batch_size = max(1, int(TEST_BATCH * min(1, LONG / length) ** 2))
 
     def scores(rows: np.ndarray) -> dict[str, np.ndarray]:
         found = evaluate(READS, network, graded, rows, batch_size=batch_size)

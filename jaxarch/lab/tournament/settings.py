@@ -44,7 +44,7 @@ SUITS: dict[str, dict[str, Any]] = {
     },
 }
 """Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
-SUITS_TEXT = {
+SUITS_TEXT: dict[str, Any] = {
     "model": "gpt",
     "length": 32,
     "steps": 500,
@@ -158,12 +158,9 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
 
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
-        of_kind: dict[str, Any] = {}
-        takes_part = dict.fromkeys(ENTRANTS)
-        if is_text(self.dataset):
-            of_kind = SUITS_TEXT
-            for name in NUMBERS_ALONE:
-                del takes_part[name]
+        of_text = is_text(self.dataset)
+        of_kind = SUITS_TEXT if of_text else {}
+        takes_part = (name for name in ENTRANTS if not (of_text and name in NUMBERS_ALONE))
         settings = self.suited(SUITS_ALL | of_kind | SUITS.get(self.dataset, {}))
         return dataclasses.replace(
             settings,

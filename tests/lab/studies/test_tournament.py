@@ -621,7 +621,7 @@ def test_words_are_learned_as_they_are():
 
 @pytest.fixture(scope="module")
 def of_text(tmp_path_factory):
-    """What a tournament on a user's text leaves."""
+    """The results of a tournament on a user's text."""
     place = tmp_path_factory.mktemp("text")
     (place / "mine.txt").write_text("the cat sat. " * 200)
     settings = dataclasses.replace(
