@@ -139,3 +139,11 @@ def test_other_norms_are_refused(order):
 def test_inputs_that_are_no_floats_of_32_bits_are_refused(box):
     with pytest.raises(ValueError, match="lower: expected float32 or float64 everywhere"):
         lipschitz_bound(lambda x: x)(box, box)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_of_inputs_of_two_types_the_one_that_does_not_fit_is_named(dtype):
+    with jax.enable_x64(True):
+        box = {"a": jnp.ones(2, jnp.float32), "b": jnp.ones(2, dtype)}
+        with pytest.raises(ValueError, match=rf"lower: expected .* everywhere, got {dtype} at 'b'"):
+            lipschitz_bound(lambda x: x["a"])(box, box)

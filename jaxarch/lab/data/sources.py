@@ -134,8 +134,7 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
       >>> digits.x.shape, digits.x.max().item(), sorted(set(digits.y.tolist()))
       ((1797, 64), 16.0, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
-    name = str(as_path(dataset, "dataset"))
-    _check_no_text(name)
+    name = _not_of_a_text(dataset)
     if name in SOURCES and (features := SOURCES[name].features):
         _check_ready(name)
         return features()
@@ -167,8 +166,7 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
       >>> digits.x.shape, digits.x.dtype.name, digits.train
       ((1797, 8, 8, 1), 'uint8', 1797)
     """
-    name = str(as_path(dataset, "dataset"))
-    _check_no_text(name)
+    name = _not_of_a_text(dataset)
     if name in SOURCES:
         pictures = SOURCES[name].images
         if pictures is None:
@@ -224,9 +222,16 @@ def is_text(dataset: str | os.PathLike[str]) -> bool:
     return Path(name).suffix.lower() == ".txt" if source is None else source.text is not None
 
 
-def _check_no_text(name: str) -> None:
+def _not_of_a_text(dataset: str | os.PathLike[str]) -> str:
+    """Return the name of a data set.
+
+    Raises:
+      ArgumentError: it is a text.
+    """
+    name = str(as_path(dataset, "dataset"))
     if is_text(name):
         raise ArgumentError(f"dataset: {shown(name)} is a text, not pictures or features; load_text reads it")
+    return name
 
 
 def load_examples(dataset: str | os.PathLike[str]) -> Images | Dataset:
@@ -245,7 +250,7 @@ def load_examples(dataset: str | os.PathLike[str]) -> Images | Dataset:
       >>> jaxarch.lab.data.load_examples("citeseer-words").x.shape
       (3312, 3703)
     """
-    name = str(as_path(dataset, "dataset"))
+    name = _not_of_a_text(dataset)
     source = SOURCES.get(name)
     if source is None and _is_file(name):
         x, y = _read_arrays(name)

@@ -79,6 +79,8 @@ def test_what_is_no_text_is_refused_with_those_that_are():
 
 
 @pytest.mark.parametrize("read", [load, load_images, load_examples])
-def test_a_text_is_neither_features_nor_pictures(read):
-    with pytest.raises(jaxarch.ArgumentError, match="tiny-shakespeare' is a text, not pictures or features"):
-        read("tiny-shakespeare")
+def test_a_text_is_neither_features_nor_pictures(read, tmp_path):
+    (tmp_path / "mine.TXT").write_text("words")
+    for name in ("tiny-shakespeare", str(tmp_path / "mine.TXT")):
+        with pytest.raises(jaxarch.ArgumentError, match=f"{name[-8:]}' is a text, not pictures or features"):
+            read(name)
