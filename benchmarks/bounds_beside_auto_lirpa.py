@@ -281,7 +281,7 @@ def trained(network: Network, x: Any, y: Any, steps: int) -> Params:
 # Bounds --------------------------------------------------------------------------------------------------
 
 
-def ours(network: Network, params: Params) -> dict[str, Bounds]:
+def ours(network: Network, params: Params, ascent: int) -> dict[str, Bounds]:
     """Return the bounds of jaxarch, by name."""
 
     def logits(x: jax.Array) -> jax.Array:
@@ -295,11 +295,14 @@ def ours(network: Network, params: Params) -> dict[str, Bounds]:
         with jax.enable_x64(True):
             return doubled(low.astype(np.float64), high.astype(np.float64))
 
-    return {
+    found = {
         "interval_bounds": jax.jit(interval_bounds(logits)),
         "linear_bounds": jax.jit(linear_bounds(logits)),
         "linear_bounds, float64": in_float64,
     }
+    if ascent:
+        found[f"linear_bounds, ascent={ascent}"] = jax.jit(linear_bounds(logits, ascent=ascent))
+    return found
 
 
 def of_immrax(activation: str, params: Params) -> dict[str, Bounds]:
@@ -489,6 +492,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=10)
     parser.add_argument("--attacks", type=int, default=10_000, help="points at random for each image")
     parser.add_argument("--steps", type=int, default=1500, help="of training")
+    parser.add_argument("--ascent", type=int, default=20, help="steps by which bounds choose lines; 0: none")
     parser.add_argument("--methods", nargs="+", default=["IBP", "CROWN", "CROWN-Optimized"])
     options = parser.parse_args()
     if options.authors:
@@ -497,7 +501,7 @@ def main() -> None:
     for name in options.networks:
         network = NETWORKS[name]()
         params = trained(network, x, y, options.steps)
-        methods = ours(network, params)
+        methods = ours(network, params, options.ascent)
         if options.authors:
             methods |= of_auto_lirpa(network, params, options.methods)
         if options.immrax and name.startswith("MLP"):

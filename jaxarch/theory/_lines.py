@@ -17,10 +17,33 @@ work."""
 
 
 class Line(NamedTuple):
-    """A line `slope x + intercept` for each entry."""
+    """A line `slope x + intercept` below or above a function, for each entry, and others on the same side.
+
+    Attributes:
+      slope: its slope.
+      intercept: its height at 0.
+      fan: slopes and intercepts of lines from the least to the largest slope of the convex hull, shape
+        (lines, ...); the one in the middle has this line's slope.
+    """
 
     slope: Array
     intercept: Array
+    fan: tuple[Array, Array]
+
+    def turned(self, turn: Array) -> Line:
+        """Return a line between two neighbours of the fan, which is on the same side as they are.
+
+        Args:
+          turn: a place in the fan, counted from its middle.
+        """
+        slopes, intercepts = self.fan
+        places = jnp.arange(len(slopes), dtype=turn.dtype) - len(slopes) // 2
+        steps = turn[None] - places.reshape(-1, *[1] * turn.ndim)
+        # Not `abs`: at a place of the fan, where every turn begins, maxima have the slope between both sides.
+        shares = jnp.maximum(1 - jnp.maximum(steps, -steps), 0)
+        is_line = jnp.isfinite(self.intercept)
+        slope, intercept = (shares * slopes).sum(0), (shares * intercepts).sum(0)
+        return self._replace(slope=slope, intercept=jnp.where(is_line, intercept, self.intercept))
 
 
 class Lines(NamedTuple):
@@ -64,11 +87,11 @@ def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.
     edges = _edges(low, high, [jnp.asarray(kink, low.dtype) for kink in kinks])
     heights, jumps = _between(fun, edges)
     middle = low + (high - low) / 2
-    slopes, intercepts = jax.vmap(lambda y: _supporting(edges, y, middle, is_bounded))(heights)
+    slopes, intercepts, *fans = jax.vmap(lambda y: _supporting(edges, y, middle, is_bounded))(heights)
     ends = jnp.where(is_bounded, heights.min(1), -jnp.inf)
     return Lines(
-        Line(slopes[0], intercepts[0]),
-        Line(-slopes[1], -intercepts[1]),
+        Line(slopes[0], intercepts[0], (fans[0][0], fans[1][0])),
+        Line(-slopes[1], -intercepts[1], (-fans[0][1], -fans[1][1])),
         Interval(ends[0], -ends[1]),
         jumps | ~is_bounded,
     )
@@ -143,8 +166,8 @@ def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array]
 
 
 @jax.jit
-def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> Line:
-    """Return the edge of the points' lower hull over the middle, moved below all points."""
+def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the edge of the points' lower hull over the middle, moved below all points, and its fan."""
     (x_left, x_right), (y_left, y_right) = ((a[:, None], a[None]) for a in (x, y))
     over = middle[None, None]
     # A point over the middle itself would not tell between the edges on both of its sides.
@@ -156,7 +179,30 @@ def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> Line:
     slope = jnp.take_along_axis(flat[0], flat[1].argmin(0)[None], 0)[0]
     is_line = is_bounded & jnp.isfinite(slope) & (middle > x[0]) & (middle < x[-1])
     slope = jnp.where(is_line, slope, 0)
-    rises = slope[None] * x
-    off = 8 * jnp.finfo(x.dtype).eps * (jnp.abs(y) + jnp.abs(rises)).max(0) + 8 * jnp.finfo(x.dtype).tiny
-    intercept = (y - rises).min(0) - off
-    return Line(slope, jnp.where(is_bounded & ~jnp.isnan(intercept), intercept, -jnp.inf))
+
+    def under(slope: Array) -> Array:
+        """Return the largest intercept of a line of this slope below all points, rounded down."""
+        rises = slope[None] * x
+        off = 8 * jnp.finfo(x.dtype).eps * (jnp.abs(y) + jnp.abs(rises)).max(0) + 8 * jnp.finfo(x.dtype).tiny
+        return (y - rises).min(0) - off
+
+    intercept = under(slope)
+    intercept = jnp.where(is_bounded & ~jnp.isnan(intercept), intercept, -jnp.inf)
+    first, last = _outermost(x, y, beside[0])
+    fan = jnp.stack([first, (first + slope) / 2, slope, (slope + last) / 2, last])
+    fan = jnp.where((is_line & jnp.isfinite(intercept))[None] & jnp.isfinite(fan), fan, slope[None])
+    under_fan = jax.vmap(under)(fan)
+    # Lines between two of them are rounded once more.
+    sizes = (jnp.abs(under_fan) + jnp.abs(fan) * jnp.abs(x).max(0, keepdims=True)).max(0, keepdims=True)
+    under_fan = under_fan - 8 * (jnp.finfo(x.dtype).eps * sizes + jnp.finfo(x.dtype).tiny)
+    return slope, intercept, fan, jnp.where(jnp.isfinite(under_fan), under_fan, 0)
+
+
+def _outermost(x: Array, y: Array, beside: Array) -> tuple[Array, Array]:
+    """Return the slopes of the first and the last edge of the points' lower hull."""
+
+    def slopes(rise: Array, run: Array) -> Array:
+        return jnp.where(run > beside, rise / jnp.where(run > beside, run, 1), jnp.nan)
+
+    first, last = slopes(y - y[:1], x - x[:1]), slopes(y[-1:] - y, x[-1:] - x)
+    return jnp.nanmin(first, 0), jnp.nanmax(last, 0)

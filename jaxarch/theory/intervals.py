@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,6 +111,12 @@ def intervals(
     return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
 
+def evaluated(fun: Callable[..., Array], inputs: Sequence[Interval], narrow: Narrow | None) -> Interval:
+    """Return the interval of a function of arrays, given their intervals."""
+    jaxpr = jax.make_jaxpr(fun)(*(each.lower for each in inputs))
+    return _evaluate(jaxpr.jaxpr, jaxpr.consts, inputs, _Walk(narrow))[0]
+
+
 def check_box(lower: PyTree, upper: PyTree) -> None:
     if named_leaves(lower).keys() != named_leaves(upper).keys():
         raise ArgumentError("upper: expected the same structure as lower")
@@ -165,6 +172,8 @@ class Interval:
       narrowed: whether the bounds were narrowed already.
       lines: lines around the value, as a function of an earlier one (`theory.relaxation`).
       bent: for a quotient or a choice, the input that is replaced by lines, and the lines below and above.
+      equal: for a maximum of several values and the like, the same value made of pairs.
+      is_shift: whether it is a maximum that is subtracted from its own values, as in a softmax.
       number: values are numbered as they are made.
     """
 
@@ -182,6 +191,8 @@ class Interval:
     narrowed: bool = False
     lines: Any = None
     bent: Any = None
+    equal: Interval | None = None
+    is_shift: bool = False
     number: int = dataclasses.field(default_factory=itertools.count().__next__, init=False)
 
     @property
@@ -273,7 +284,7 @@ def _made(eqn: JaxprEqn, name: str, inputs: Sequence[Interval]) -> list[Interval
     found = _RULES[name](eqn, *inputs)
     outputs = found if isinstance(found, list) else [found]
     origin = {"made_by": name, "inputs": tuple(inputs), "params": eqn.params, "eqn": eqn}
-    origin |= {"narrowed": False, "lines": None, "bent": None}
+    origin |= {"narrowed": False, "lines": None, "bent": None, "equal": None, "is_shift": False}
     return [dataclasses.replace(output, part=part, **origin) for part, output in enumerate(outputs)]
 
 
@@ -521,6 +532,25 @@ def _quotient(x: Interval, y: Interval) -> Interval:
     low, high = functools.reduce(jnp.minimum, corners), functools.reduce(jnp.maximum, corners)
     defined = (y.lower > 0) | (y.upper < 0)
     return outwards(jnp.where(defined, low, -jnp.inf), jnp.where(defined, high, jnp.inf))
+
+
+def _wave(eqn: JaxprEqn, x: Interval, top: float) -> Interval:
+    """Enclose a sine or a cosine, given where one of its maxima is."""
+    limits = jnp.finfo(x.lower.dtype)
+
+    def holds(place: float) -> Array:
+        """Return whether `place + 2 pi k` for an integer k may lie in the interval."""
+        turns = [(end - place) / (2 * math.pi) for end in (x.lower, x.upper)]
+        off = 8 * limits.eps * (1 + jnp.maximum(*map(jnp.abs, turns)))
+        # Far out a turn is no longer told apart, and every value counts as taken.
+        return ~(jnp.ceil(turns[0] - off) > jnp.floor(turns[1] + off)) | (off > 1 / 64)
+
+    ends = _both(eqn, x)
+    # The argument is reduced to a turn first, so the error is one of the largest value, not of this one.
+    value = outwards(jnp.minimum(*ends), jnp.maximum(*ends), off=8 * limits.eps)
+    lower = jnp.where(holds(top + math.pi), -1, value.lower)
+    upper = jnp.where(holds(top), 1, value.upper)
+    return _within(Interval(lower, upper), -1.0, 1.0)
 
 
 def _add(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
@@ -855,6 +885,25 @@ def _sum(eqn: JaxprEqn, x: Interval) -> Interval:
     return dataclasses.replace(value, sum_of=Total(x, axes[0], kept=False) if len(axes) == 1 else None)
 
 
+def _window_sum(eqn: JaxprEqn, x: Interval) -> Interval:
+    lower, upper = _both(eqn, x)
+    off = None
+    if _is_floating(lower):
+        off = _sum_error(math.prod(eqn.params["window_dimensions"]), bind(eqn, [sizes(x)])[0])
+    return outwards(lower, upper, off)
+
+
+def _sort(eqn: JaxprEqn, *arrays: Interval) -> Interval:
+    """Sort one array: its k-th entry grows with every entry."""
+    if len(arrays) > 1:
+        raise ArgumentError(
+            "fun: it sorts several arrays together, as argsort does, by values that depend on the box, which "
+            "has no interval rule"
+        )
+    (lower,), (upper,) = _both(eqn, *arrays)
+    return Interval(lower, upper, nonnegative=arrays[0].nonnegative)
+
+
 def _cumulative_sum(eqn: JaxprEqn, x: Interval) -> Interval:
     lower, upper = _both(eqn, x)
     off = None
@@ -939,8 +988,7 @@ def _check_exact(eqn: JaxprEqn, indices: Sequence[Interval]) -> None:
 _BILINEAR = ("conv_general_dilated", "dot_general", "mul")
 _NONLINEAR = (
     "abs", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "integer_pow", "le", "log", "log1p", "logaddexp",
-    "logistic", "lt", "max", "min", "ne", "reduce_max", "reduce_min", "rsqrt", "select_n", "sign", "sqrt",
-    "square", "tanh",
+    "cos", "logistic", "lt", "max", "min", "ne", "rsqrt", "select_n", "sign", "sin", "sqrt", "square", "tanh",
 )  # fmt: skip
 """Primitives whose results are closer if the bounds of their inputs are, by more than what is linear."""
 
@@ -968,6 +1016,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "concatenate": _joined,
     "conv_general_dilated": _bilinear(_convolution_terms),
     "convert_element_type": _converted,
+    "cos": lambda eqn, x: _wave(eqn, x, 0.0),
     "cosh": lambda eqn, x: _increasing(1.0)(eqn, _absolute(x)),
     "cummax": _monotone,
     "cummin": _monotone,
@@ -1010,6 +1059,9 @@ _RULES: dict[str, Callable[..., Any]] = {
     "reduce_or": _monotone,
     "reduce_precision": lambda eqn, x: outwards(*_both(eqn, x)),
     "reduce_sum": _sum,
+    "reduce_window_max": _monotone,
+    "reduce_window_min": _monotone,
+    "reduce_window_sum": _window_sum,
     "reshape": _moved,
     "rev": _moved,
     "round": _monotone,
@@ -1017,8 +1069,10 @@ _RULES: dict[str, Callable[..., Any]] = {
     "scatter-add": _scatter_add,
     "select_n": _select,
     "sign": _monotone,
+    "sin": lambda eqn, x: _wave(eqn, x, math.pi / 2),
     "sinh": _increasing(),
     "slice": _moved,
+    "sort": _sort,
     "split": _split,
     "sqrt": _on_positive,
     "square": lambda eqn, x: _square(x),

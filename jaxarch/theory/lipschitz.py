@@ -30,7 +30,11 @@ __all__ = ["lipschitz_bound"]
 
 
 def lipschitz_bound(
-    fun: Callable[[PyTree], PyTree], order: float = np.inf, *, rows_at_once: int | None = None
+    fun: Callable[[PyTree], PyTree],
+    order: float = np.inf,
+    *,
+    rows_at_once: int | None = None,
+    ascent: int = 0,
 ) -> Callable[[PyTree, PyTree], Array]:
     r"""Bound how fast a function changes in a box: return a function `(lower, upper) -> L`.
 
@@ -47,6 +51,7 @@ def lipschitz_bound(
       fun: a JAX function of one pytree of floating-point arrays. Values that it closes over are fixed.
       order: the norm of inputs and outputs, 1, 2 or infinity.
       rows_at_once: as in `relaxation.linear_bounds`. Outputs are taken one after the other.
+      ascent: as in `relaxation.linear_bounds`.
 
     Returns:
       A pure function of two pytrees as in `intervals.interval_bounds`. It returns a scalar L with
@@ -72,7 +77,7 @@ def lipschitz_bound(
     """
     if isinstance(order, bool) or not isinstance(order, int | float) or order not in (1, 2, np.inf):
         raise ArgumentError(f"order: expected 1, 2 or infinity, got {shown(order)}")
-    narrow = by_lines(rows_at_once)
+    narrow = by_lines(rows_at_once, ascent)
 
     def bound(lower: PyTree, upper: PyTree) -> Array:
         lower, upper = jax.tree.map(jnp.asarray, (lower, upper))

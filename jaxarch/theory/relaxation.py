@@ -16,7 +16,9 @@ general programs (Xu et al., *Automatic perturbation analysis for scalable certi
 
 Departures. Programs are JAX's traced ones, not networks of known layers. Functions of one number get their
 lines from their own programs, by interval arithmetic, not from a table. A product of two values takes the
-plane through the middle of both. A softmax is freed of the maximum that programs subtract.
+plane through the middle of both. A softmax is freed of the maximum that programs subtract. If lines are
+chosen by gradient ascent, each bound of each value chooses for itself; lines turn along the edges of the
+convex hull of the function, from the one over the middle of the interval.
 
 Soundness in floating point. Any slope gives a valid line: its intercept is found from bounds of the function,
 moved outwards. Coefficients are taken as rounded, and what rounding may have changed is charged. A transposed
@@ -32,12 +34,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array, lax
 
 from jaxarch._internal.errors import ArgumentError, check_count, is_traced
@@ -45,10 +48,12 @@ from jaxarch._internal.trees import PyTree
 from jaxarch.masks._sharding import explicit_sharding
 from jaxarch.structure._flow import bind
 from jaxarch.theory._lines import Line, Lines, lines
+from jaxarch.theory._pairs import LONGEST_SORT, in_pairs
 from jaxarch.theory.intervals import (
     Interval,
     Narrow,
     bounded,
+    evaluated,
     outwards,
     remade,
     sizes,
@@ -59,7 +64,7 @@ __all__ = ["linear_bounds"]
 
 
 def linear_bounds(
-    fun: Callable[[PyTree], PyTree], *, rows_at_once: int | None = None
+    fun: Callable[[PyTree], PyTree], *, rows_at_once: int | None = None, ascent: int = 0
 ) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
     """Bound a function over a box by linear relaxation: return a function `(lower, upper) -> (lower, upper)`.
 
@@ -67,17 +72,22 @@ def linear_bounds(
 
     Every elementwise function of one value has lines, however it is composed: ReLU, tanh, GELU, SiLU, ELU.
     So have products and quotients of two values. Matrix products, convolutions, sums and moves of entries are
-    linear. Attention, norms and derivatives are made of these. All else that `interval_bounds` knows takes
-    part as an interval, such as maxima of several values, and numbers of less than 32 bits.
+    linear. Attention, norms and derivatives are made of these. Maxima, max-pooling and sorts of at most 32
+    numbers are made of pairs, `max(x, y) = x + relu(y - x)`. All else that `interval_bounds` knows takes part
+    as an interval, such as numbers of less than 32 bits.
 
     Costs: for each value of n entries that enters a nonlinear function, a pass back through all that comes
-    before it, for 2n rows. Compiling takes as many programs in a row: seconds for a few layers, a minute and
-    more for a transformer.
+    before it, for 2n rows. A maximum of k values takes log k such passes, a sort about half the square of
+    that. Compiling takes as many programs in a row: seconds for a few layers, a minute and more for a
+    transformer. With `ascent`, each pass is made about three times a step.
 
     Args:
       fun: a JAX function of one pytree of arrays. Values that it closes over are fixed.
       rows_at_once: how many rows are in memory at once, at least 1. A row has as many numbers as the largest
         value. By default half of them.
+      ascent: steps of gradient ascent on each bound, by which it chooses its own lines (alpha-CROWN: Xu et
+        al., *Fast and complete: enabling complete verification with rapid and massively parallel incomplete
+        verifiers*, 2021, https://arxiv.org/abs/2011.13824). Any number of steps is valid; 20 gain most.
 
     Returns:
       A pure function like that of `interval_bounds`, with bounds at least as close. It can be jitted and
@@ -85,8 +95,8 @@ def linear_bounds(
       the parameters as arguments.
 
     Raises:
-      ArgumentError: as `interval_bounds`; rows that are no count; arrays that are split over explicit axes of
-        a mesh.
+      ArgumentError: as `interval_bounds`; rows or steps that are no count; arrays that are split over
+        explicit axes of a mesh.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -100,29 +110,49 @@ def linear_bounds(
       >>> [round(float(end), 3) for end in linear_bounds(fun)(*box)]
       [1.0, 3.0]
     """
-    return bounded(fun, by_lines(rows_at_once))
+    return bounded(fun, by_lines(rows_at_once, ascent))
 
 
-def by_lines(rows_at_once: int | None) -> Narrow:
+@dataclasses.dataclass(frozen=True)
+class _Passes:
+    """Options of passes back to the input.
+
+    Attributes:
+      rows_at_once: how many rows are in memory at once; by default half of them.
+      ascent: the number of steps by which each row turns its lines.
+    """
+
+    rows_at_once: int | None
+    ascent: int
+
+
+def by_lines(rows_at_once: int | None, ascent: int = 0) -> Narrow:
     """Return what narrows the bounds of a value by linear relaxation."""
     if rows_at_once is not None:
         check_count("rows_at_once", rows_at_once)
+    check_count("ascent", ascent, 0)
+    passes = _Passes(rows_at_once, ascent)
 
     def narrow(name: str, inputs: Sequence[Interval]) -> None:
         varying = [each for each in inputs if not each.exact]
+        if name == "exp":
+            _mark_shift(inputs[0])
         if name in _POINTWISE and varying:
             # Bounds of what leads from one argument to a value are not needed: the value has lines.
             widest = max(varying, key=lambda each: each.lower.size)
             made = Interval(widest.lower, widest.upper, made_by=name, inputs=tuple(inputs))
             argument = _argument(made)
-            varying = varying if argument is None else [argument]
+            if argument is not None:
+                varying = [argument]
+            elif _is_paired(made):
+                return  # The difference of both is bounded, if it is needed.
         for each in varying:
-            _narrow(each, rows_at_once)
+            _narrow(each, passes)
 
     return narrow
 
 
-def _narrow(value: Interval, at_once: int | None) -> None:
+def _narrow(value: Interval, passes: _Passes) -> None:
     """Narrow the bounds of a value to those that linear relaxation proves."""
     # Given the bounds of its one argument, the interval of an entrywise value is as close as can be.
     entrywise = []
@@ -130,25 +160,41 @@ def _narrow(value: Interval, at_once: int | None) -> None:
         entrywise.append(value)
         value.narrowed = True
         value = source
-    _narrow_one(value, at_once)
+    _narrow_one(value, passes)
     for value in reversed(entrywise):
         value.meet(remade(value))
 
 
-def _narrow_one(value: Interval, at_once: int | None) -> None:
+def _narrow_one(value: Interval, passes: _Passes) -> None:
     if value.exact or value.narrowed or not value.lower.size or not _floats(value):
         return
     value.narrowed = True
     if (argument := _argument(value)) is not None:
-        _narrow(argument, at_once)
+        _narrow(argument, passes)
         value.meet(_lines(value, argument).values)
-    elif value.made_by in ("mul", "div", "select_n") and not _is_linear(value):
+    elif value.made_by in _BY_INPUTS and not _is_linear(value) and not _is_paired(value):
         # A pass would gain little beyond close bounds of both factors, and derivatives have many such values.
-        for each in value.inputs:
-            _narrow(each, at_once)
-        value.meet(remade(value))
+        _narrow_inputs(value, passes)
     elif _is_relaxed(value) and not _is_linear_in_the_input(value):
-        value.meet(_backwards(value, at_once))
+        value.meet(_backwards(value, passes))
+
+
+def _narrow_inputs(value: Interval, passes: _Passes) -> None:
+    """Narrow the bounds of a value by those of its inputs."""
+    for each in value.inputs:
+        _narrow(each, passes)
+    value.meet(remade(value))
+
+
+def _mark_shift(value: Interval) -> None:
+    """Mark the maximum that `x - max(x)` subtracts: any constant would do, so pairs would be wasted on it."""
+    if value.made_by != "sub":
+        return
+    x, shift = value.inputs
+    while shift.made_by in _COPIES and len(shift.inputs) == 1:
+        (shift,) = shift.inputs
+    if shift.made_by == "reduce_max" and shift.inputs[0] is x:
+        shift.is_shift = True
 
 
 def _source(value: Interval) -> Interval | None:
@@ -183,6 +229,10 @@ def _floats(value: Interval) -> bool:
 # Back from an entry of a value to the input --------------------------------------------------------------
 
 
+_Turns = Mapping[int, Array]
+"""By `id` of a value, how far the lines below and above it are turned, shape (2, ...)."""
+
+
 @dataclasses.dataclass
 class _Bound:
     """A lower bound `sum_v coefficients[v] . v + offset - error` of one number.
@@ -192,12 +242,14 @@ class _Bound:
       offset: a number.
       error: what rounding may have added, at least 0.
       mass: the sizes of all that was added to the offset, and `parts` their number.
+      turns: how far lines are turned.
     """
 
     coefficients: dict[int, Array]
     offset: Array
     error: Array
     mass: Array
+    turns: _Turns
     parts: int = 0
 
     def add(self, value: Interval, row: Array) -> None:
@@ -265,22 +317,29 @@ def _rounding(mass: Array, largest: Array, terms: int) -> Array:
     return (terms + 4) * (limits.eps / 2) * mass + terms * limits.tiny * (1 + largest.sum())
 
 
-def _backwards(target: Interval, at_once: int | None) -> Interval:
+def _backwards(target: Interval, passes: _Passes) -> Interval:
     """Return the bounds of a value by passes back from each entry, and from its negative."""
     shape, dtype = target.lower.shape, target.lower.dtype
     size = target.lower.size
-    ordered = _ordered(target, _replacing)
+    ordered = _ordered(target, functools.partial(_replacing, passes))
+    turns = {id(value): jnp.zeros((2, *value.lower.shape), dtype) for value in ordered if _has_lines(value)}
 
     def proven(place: Array) -> Array:
         entries = jnp.arange(size, dtype=place.dtype)
         unit = jnp.where(entries == place % size, jnp.where(place < size, 1, -1), 0).astype(dtype)
-        bound = _Bound({id(target): unit.reshape(shape)}, *jnp.zeros((3,), dtype))
-        for value in ordered:
-            if id(value) in bound.coefficients:
-                _step(bound, value, bound.coefficients.pop(id(value)))
-        return bound.proven
+
+        def with_turns(turns: _Turns) -> Array:
+            zeros = (jnp.zeros((), dtype),) * 3
+            bound = _Bound({id(target): unit.reshape(shape)}, *zeros, turns)
+            for value in ordered:
+                if id(value) in bound.coefficients:
+                    _step(bound, value, bound.coefficients.pop(id(value)))
+            return bound.proven
+
+        return _best(with_turns, turns, passes.ascent)
 
     places = jnp.arange(2 * size)
+    at_once = passes.rows_at_once
     if at_once is None and not is_traced(target.lower):
         found = jax.vmap(proven)(places)
     else:
@@ -319,14 +378,67 @@ def _check_is_whole(value: Interval) -> None:
         )
 
 
-def _replacing(value: Interval) -> list[Interval]:
+_RATE = 0.5
+"""The first learning rate of turns, in places of a fan; it falls to 0 as a half cosine."""
+
+
+def _best(bound: Callable[[_Turns], Array], turns: _Turns, steps: int) -> Array:
+    """Return the largest of the bounds that steps of Adam find by turning lines. Each of them is valid."""
+    if not steps or not turns:
+        return bound({})
+    optimizer = optax.adam(optax.cosine_decay_schedule(_RATE, steps))
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        turns, state, best = carry
+        found, slopes = jax.value_and_grad(lambda turns: -bound(turns))(turns)
+        slopes = jax.tree.map(lambda slope: jnp.where(jnp.isfinite(slope), slope, 0), slopes)
+        updates, state = optimizer.update(slopes, state)
+        turns = jax.tree.map(lambda turn, by: jnp.clip(turn + by, -2, 2).astype(turn.dtype), turns, updates)
+        return (turns, state, jnp.where(-found > best, -found, best)), None
+
+    start = bound({})
+    (turns, _, best), _ = lax.scan(step, (turns, optimizer.init(turns), start), length=steps)
+    last = bound(turns)
+    return jnp.where(last > best, last, best)
+
+
+def _replacing(passes: _Passes, value: Interval) -> list[Interval]:
     """Return the values by which a value is replaced in a pass, and see to it that it has its lines."""
     if (argument := _argument(value)) is None:
         if value.bent is None and _is_relaxed(value) and not _is_linear(value):
             value.bent = _bent_input(value)
+        if _is_paired(value):
+            return [_paired(value, passes)]
+        if value.made_by in _OF_SEVERAL and not value.narrowed:
+            value.narrowed = True
+            _narrow_inputs(value, passes)
         return _varying(value)
     _lines(value, argument)
     return [argument]
+
+
+def _has_lines(value: Interval) -> bool:
+    return value.lines is not None or value.bent is not None
+
+
+def _is_paired(value: Interval) -> bool:
+    """Return whether a value is a maximum of several values, or the like, which pairs of entries make."""
+    is_of_two = value.made_by in ("max", "min") and len(_varying(value)) == 2
+    is_known = is_of_two or (value.made_by in _OF_SEVERAL and not value.is_shift)
+    return is_known and _program(value) is not None
+
+
+def _program(value: Interval) -> Callable[..., Array] | None:
+    return in_pairs(value.made_by, value.params, value.inputs[0].lower.shape)
+
+
+def _paired(value: Interval, passes: _Passes) -> Interval:
+    """Return an equal value that is made of pairs, and keep it with the value."""
+    if value.equal is None:
+        program = _program(value)
+        assert program is not None
+        value.equal = evaluated(program, value.inputs, by_lines(passes.rows_at_once, passes.ascent))
+    return value.equal
 
 
 def _is_relaxed(value: Interval) -> bool:
@@ -337,7 +449,7 @@ def _is_relaxed(value: Interval) -> bool:
     numbers = [each for each in _varying(value) if not jnp.issubdtype(each.lower.dtype, jnp.bool_)]
     if not numbers or not _floats(value) or any(jnp.result_type(each.lower) != dtype for each in numbers):
         return False
-    return _is_linear(value) or value.made_by in (_BILINEAR | {"div", "select_n"})
+    return _is_linear(value) or value.made_by in (_BILINEAR | {"div", "select_n"}) or _is_paired(value)
 
 
 def _step(bound: _Bound, value: Interval, row: Array) -> None:
@@ -346,13 +458,15 @@ def _step(bound: _Bound, value: Interval, row: Array) -> None:
         bound.close(value, row)
     elif value.lines is not None:
         argument, found = value.lines
-        _bent(bound, row, argument, found.below, found.above)
+        _bent(bound, value, row, argument, found.below, found.above)
     elif _is_linear(value):
         _linear(bound, value, row, value.inputs)
     elif value.made_by == "select_n":
         _selected(bound, value, row)
     elif value.made_by == "div":
         _quotient(bound, value, row)
+    elif value.equal is not None:
+        bound.add(value.equal, row)
     else:
         _product(bound, value, row)
 
@@ -364,13 +478,17 @@ _COPIES = {
     "squeeze", "stack", "transpose", "unstack",
 }  # fmt: skip
 """Primitives that copy entries, with a sign at most. Backwards, entries that were copied add up."""
-_SUMS = {"add", "add_any", "cumsum", "reduce_sum", "sub"}
+_SUMS = {"add", "add_any", "cumsum", "reduce_sum", "reduce_window_sum", "sub"}
 """Primitives that are linear in all of their inputs together."""
 _INDEXED = {"dynamic_slice", "dynamic_update_slice", "gather", "scatter-add"}
 """Primitives that are linear in their arrays; intervals refuse indices that depend on the box."""
 _BILINEAR = {"conv_general_dilated", "dot_general", "mul"}
 _WITH_CONSTANTS = _SUMS | _INDEXED | {"concatenate", "pad", "select_n", "stack"}
 """Primitives whose inputs that are constants add to the result."""
+_OF_SEVERAL = ("reduce_max", "reduce_min", "reduce_window_max", "reduce_window_min", "sort")
+"""Primitives that pairs of entries make, beside maxima of two values."""
+_BY_INPUTS = {"div", "mul", "select_n", *_OF_SEVERAL}
+"""Primitives that are bounded by their inputs alone where they are not linear."""
 _ENTRYWISE = {
     "add", "add_any", "broadcast_in_dim", "div", "expand_dims", "mul", "neg", "reshape", "rev", "squeeze",
     "sub", "transpose",
@@ -444,6 +562,8 @@ def _terms(value: Interval, inputs: Sequence[Interval]) -> int:
         spec = value.params["dimension_numbers"].rhs_spec
         of_kernel = 0 if inputs[1].exact else made
         return of_kernel + sum(math.prod(shapes[1]) // max(shapes[1][axis], 1) for axis in spec[:2])
+    if name == "reduce_window_sum":
+        return 2 * math.prod(value.params["window_dimensions"])
     if name in ("broadcast_in_dim", "reduce_sum"):
         return max(made // max(given, 1), given // max(made, 1))
     if name in (_INDEXED | {"cumsum"}) or (name == "pad" and not inputs[1].exact):
@@ -492,7 +612,7 @@ def _quotient(bound: _Bound, value: Interval, row: Array) -> None:
         _linear(bound, product, row, product.inputs)
     else:
         _product(bound, product, row)
-    _bent(bound, bound.coefficients.pop(id(inverse)), *value.bent)
+    _bent(bound, value, bound.coefficients.pop(id(inverse)), *value.bent)
 
 
 def _selected(bound: _Bound, value: Interval, row: Array) -> None:
@@ -510,7 +630,7 @@ def _selected(bound: _Bound, value: Interval, row: Array) -> None:
     if value.bent is None:
         bound.close(value, left)
     else:
-        _bent(bound, left, *value.bent)
+        _bent(bound, value, left, *value.bent)
 
 
 def _bent_input(value: Interval) -> tuple[Interval, Line, Line] | None:
@@ -530,9 +650,9 @@ def _bent_input(value: Interval) -> tuple[Interval, Line, Line] | None:
 # Functions of one number ---------------------------------------------------------------------------------
 
 _POINTWISE = {
-    "abs", "add", "add_any", "and", "atan", "cbrt", "div", "eq", "erf", "erfc", "exp", "exp2", "expm1", "ge",
-    "gt", "integer_pow", "le", "log", "log1p", "log2", "logaddexp", "logistic", "lt", "max", "min", "mul",
-    "ne", "neg", "not", "or", "rsqrt", "select_n", "sinh", "sqrt", "square", "sub", "tanh",
+    "abs", "add", "add_any", "and", "atan", "cbrt", "cos", "div", "eq", "erf", "erfc", "exp", "exp2", "expm1",
+    "ge", "gt", "integer_pow", "le", "log", "log1p", "log2", "logaddexp", "logistic", "lt", "max", "min",
+    "mul", "ne", "neg", "not", "or", "rsqrt", "select_n", "sin", "sinh", "sqrt", "square", "sub", "tanh",
 }  # fmt: skip
 """Elementwise primitives, continuous but for what they choose; others, such as `sign`, jump untold."""
 
@@ -619,20 +739,23 @@ def as_computed(value: Interval, argument: Interval | None = None) -> Callable[[
         for each in order:
             if each is not source:
                 inputs = [other.lower if other.exact else known[id(other)] for other in each.inputs]
-                evaluated = _AS_CHOICES.get(each.made_by, _evaluated)
-                known[id(each)] = evaluated(each, inputs)
+                # A function of one number is bounded on small pieces, where pairs would only round.
+                is_pair = argument is None and each.made_by in ("max", "min") and _is_paired(each)
+                run = _in_pairs if is_pair else _AS_CHOICES.get(each.made_by, _evaluated)
+                known[id(each)] = run(each, inputs)
         return known[id(value)]
 
     return fun
 
 
-def _extreme(value: Interval, inputs: Sequence[Any]) -> Array:
-    """Return the maximum or minimum along axes as the entry at its place."""
-    (x,) = inputs
-    for axis in sorted(value.params["axes"], reverse=True):
-        place = (jnp.argmax if value.made_by == "reduce_max" else jnp.argmin)(x, axis, keepdims=True)
-        x = jnp.where(lax.broadcasted_iota(place.dtype, x.shape, axis) == place, x, 0).sum(axis)
-    return x
+def _in_pairs(value: Interval, inputs: Sequence[Any]) -> Array:
+    program = _program(value)
+    if program is None:
+        raise ArgumentError(
+            f"fun: the derivative of its {value.made_by!r} has no bounds; sort {LONGEST_SORT} numbers at "
+            "most, or use windows that all have an entry"
+        )
+    return program(*inputs)
 
 
 _AS_CHOICES: dict[str, Callable[[Interval, Sequence[Any]], Array]] = {
@@ -640,8 +763,7 @@ _AS_CHOICES: dict[str, Callable[[Interval, Sequence[Any]], Array]] = {
     "logaddexp": lambda _, pair: jnp.logaddexp(*pair),
     "max": lambda _, pair: jnp.where(pair[0] > pair[1], pair[0], pair[1]),
     "min": lambda _, pair: jnp.where(pair[0] < pair[1], pair[0], pair[1]),
-    "reduce_max": _extreme,
-    "reduce_min": _extreme,
+    **dict.fromkeys(_OF_SEVERAL, _in_pairs),
 }
 """Maxima and minima as choices, which bounds decide. JAX's derivatives compare entries with the result.
 
@@ -649,8 +771,10 @@ _AS_CHOICES: dict[str, Callable[[Interval, Sequence[Any]], Array]] = {
 """
 
 
-def _bent(bound: _Bound, row: Array, x: Interval, below: Line, above: Line) -> None:
+def _bent(bound: _Bound, value: Interval, row: Array, x: Interval, below: Line, above: Line) -> None:
     """Replace a value by the line below it where coefficients are positive, and above it elsewhere."""
+    if (turns := bound.turns.get(id(value))) is not None:
+        below, above = (line.turned(turn) for line, turn in zip((below, above), turns, strict=True))
     steepest = jnp.maximum(jnp.abs(below.slope), jnp.abs(above.slope))
     bound.charge(row, jnp.maximum(steepest, 1) * sizes(x), 1)
     bound.lie(row, below.intercept, above.intercept)

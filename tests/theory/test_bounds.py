@@ -26,6 +26,10 @@ def picture(x):
     return jnp.concatenate([x, 2 * x, -x, x]).reshape(1, 1, 4, 4)
 
 
+def pooled(x, start, take):
+    return jax.lax.reduce_window(picture(x), start, take, (1, 1, 3, 2), (1, 1, 2, 1), "SAME")
+
+
 def shares(x):
     """Exponentials over sums, shifted by different numbers or not beside their own terms."""
     x = 3 * jnp.tanh(x)
@@ -69,6 +73,11 @@ FUNCTIONS = {
     "one-hot": lambda x: jax.nn.one_hot(jnp.argmax(x), 4),
     "integers": lambda x: (jnp.floor(3 * x).astype(jnp.int32), x.round() == 1),
     "indices": lambda x: jnp.stack([x[jnp.asarray([2, 0])], jax.lax.dynamic_slice(x, (1,), (2,))]),
+    "waves": lambda x: (jnp.sin(x), jnp.cos(x)),
+    "maxima of windows": lambda x: pooled(x, -jnp.inf, jax.lax.max),
+    "minima of windows": lambda x: pooled(x, jnp.inf, jax.lax.min),
+    "sums of windows": lambda x: pooled(x, 0.0, jax.lax.add),
+    "sorts": lambda x: (jnp.sort(x), jnp.median(x)),
     "half precision": lambda x: (x.astype(jnp.bfloat16) * 3).astype(jnp.float32),
 }  # fmt: skip
 
@@ -149,6 +158,8 @@ def enclosed_sums(lower, upper, weights):
         (jax.lax.rsqrt, lambda x: 1 / np.sqrt(x), 1e-30, 1e30),
         (jnp.sinh, np.sinh, -80, 80),
         (jnp.cosh, np.cosh, -80, 80),
+        (jnp.sin, np.sin, -1e5, 1e5),
+        (jnp.cos, np.cos, -1e5, 1e5),
     ],
 )
 def test_elementary_functions_are_as_accurate_as_is_assumed(function, exact, low, high, double):
@@ -163,6 +174,19 @@ def test_elementary_functions_are_as_accurate_as_is_assumed(function, exact, low
         least, largest = np.asarray(least, np.longdouble), np.asarray(largest, np.longdouble)
     truth = exact(x.astype(np.longdouble))
     assert ((least <= truth) & (truth <= largest)).all()
+
+
+@pytest.mark.parametrize(("first", "width"), [(0.0, 3.0), (-0.1, 0.2), (10.0, 20.0), (2.9, 0.1), (3e8, 1e-3)])
+def test_a_wave_reaches_its_extremes_only_where_the_box_has_them(first, width):
+    low, high = interval_bounds(lambda x: jnp.stack([jnp.sin(x), jnp.cos(x)]))(
+        jnp.float32(first), jnp.float32(first + width)
+    )
+    x = np.float64(np.float32(first)) + np.linspace(0, 1, 20_001) * width
+    waves = np.stack([np.sin(x), np.cos(x)])
+    if first > 1e5:  # Neighbours in float32 are several turns apart.
+        waves = np.array([[-1.0, 1.0]] * 2)
+    np.testing.assert_allclose(low, waves.min(1), atol=1e-5)
+    np.testing.assert_allclose(high, waves.max(1), atol=1e-5)
 
 
 def test_bounds_are_pytrees_of_the_function_s_outputs_and_map_over_what_it_closes_over():
@@ -188,6 +212,7 @@ def test_a_value_that_is_not_defined_in_the_box_has_infinite_bounds():
     [
         (lambda x: jax.scipy.special.gammaln(x), "the primitive 'lgamma', which has no interval rule"),
         (lambda x: jax.lax.scan(lambda y, _: (2 * y, None), x, None, 3)[0], "primitive 'scan', which has no"),
+        (jnp.argsort, "it sorts several arrays together"),
         (lambda x: jnp.arange(3)[jnp.argmax(x)], "the indices of its 'dynamic_slice' depend on the box"),
     ],
 )  # fmt: skip

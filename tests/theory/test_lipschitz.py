@@ -50,6 +50,29 @@ def test_what_is_clipped_by_itself_has_its_slope():
     assert slope >= 1
 
 
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda x: x.max(),
+        lambda x: jnp.minimum(x[:2], x[2:]),
+        lambda x: jnp.sort(x.reshape(2, 2)),
+        pytest.param(
+            lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,), (1,), "SAME"),
+            marks=pytest.mark.long,
+        ),
+        lambda x: jnp.sin(x),
+    ],
+    ids=["maximum", "smaller of two", "sorted pairs", "windows", "sine"],
+)
+def test_what_passes_one_entry_on_has_the_slope_of_one_entry(fun):
+    assert 1 <= lipschitz_bound(fun)(-jnp.ones(4), jnp.ones(4)) < 1.01
+
+
+def test_a_sort_of_many_numbers_has_no_slope_to_bound():
+    with pytest.raises(ValueError, match="fun: the derivative of its 'sort' has no bounds; sort 32 numbers"):
+        lipschitz_bound(jnp.sort)(jnp.zeros(33), jnp.ones(33))
+
+
 @pytest.mark.long
 def test_where_all_neurons_are_decided_a_network_is_linear():
     centre = jnp.asarray([1.0, -0.5, 0.3, 2.0])

@@ -9,6 +9,7 @@ import pytest
 from small import in_float64
 
 from jaxarch.theory._lines import lines
+from jaxarch.theory._pairs import LONGEST_SORT, in_pairs
 from jaxarch.theory.intervals import Interval, interval_bounds
 from jaxarch.theory.relaxation import linear_bounds
 
@@ -41,6 +42,21 @@ def norm(x):
     return centred * jax.lax.rsqrt(hidden.var(-1, keepdims=True) + 0.1) @ LAST
 
 
+def halves(x):
+    """Return the larger and the smaller entries of pairs, as GroupSort does, in two layers."""
+    hidden = jnp.sort((x @ FIRST).reshape(3, 2)).reshape(6)
+    return jnp.sort((hidden @ SECOND).reshape(3, 2)).reshape(6) @ LAST
+
+
+def pooled(x):
+    """Return a network whose windows reach beyond, overlap, and take means as well."""
+    hidden = (x @ FIRST).reshape(1, 3, 2, 1)
+    hidden = jax.lax.reduce_window(hidden, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 1, 1, 1), "SAME")
+    return (
+        jax.lax.reduce_window(hidden, 0.0, jax.lax.add, (1, 2, 1, 1), (1, 1, 1, 1), "SAME").reshape(6) @ LAST
+    )
+
+
 NETWORKS = {
     "ReLU": layers(jax.nn.relu),
     "GELU": layers(jax.nn.gelu),
@@ -48,8 +64,12 @@ NETWORKS = {
     "hard tanh": layers(jax.nn.hard_tanh),
     "attention": attention,
     "norm": norm,
-    "quotient": lambda x: jnp.sin(FIRST[0, 0]) * x[:2] / (2 + jnp.exp(x[2:])),
+    "quotient": lambda x: jnp.sin(FIRST[0, 0]) * x[:2] / (2 + jnp.exp(x[2:])) - x[2:],
     "derivative of ReLU": jax.grad(lambda x: (layers(jax.nn.relu)(x) ** 2).sum()),
+    "GroupSort": halves,
+    "pooling": pooled,
+    "maxima": lambda x: jnp.stack([(x @ FIRST).max(), jnp.minimum(x[0], x[1]) - x[1]]),
+    "waves": layers(jnp.sin),
     "choice": lambda x: jnp.where(x[:2] > 0.2, x[2:], 1.0) + x[1:3],
 }
 
@@ -172,6 +192,91 @@ def test_two_neurons_that_make_a_distance_have_its_range():
     np.testing.assert_allclose([low, high], [0, 2], atol=1e-4)  # |x - y| - x / 2
 
 
+# Maxima and sorts, made of pairs
+
+
+def test_the_larger_of_two_values_remembers_that_it_is_one_of_them():
+    def fun(x):
+        return jnp.maximum(x[0], x[1]) - x[0]
+
+    box = jnp.zeros(2), jnp.ones(2)
+    np.testing.assert_allclose(linear_bounds(fun)(*box), [-0.5, 1], atol=1e-4)  # Intervals say -1.
+    np.testing.assert_allclose(linear_bounds(fun, ascent=20)(*box), [0, 1], atol=1e-3)
+
+
+def test_a_sorted_array_has_the_sum_of_its_entries():
+    low, high = linear_bounds(lambda x: jnp.sort(x).sum() - x.sum())(-jnp.ones(3), jnp.ones(3))
+    np.testing.assert_allclose([low, high], [0, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 11, LONGEST_SORT])
+def test_rounds_of_pairs_sort(size):
+    x = np.random.default_rng(size).integers(0, 9, (3, size, 2)).astype(np.float32)
+    params = {"dimension": 1, "num_keys": 1}
+    np.testing.assert_array_equal(in_pairs("sort", params, x.shape)(jnp.asarray(x)), np.sort(x, 1))
+
+
+WINDOWS = {
+    "valid": ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), (1, 1)),
+    "overlapping, padded": ((3, 2), (2, 1), ((1, 1), (0, 1)), (1, 1), (1, 1)),
+    "cropped": ((2, 1), (1, 1), ((-1, 0), (-2, 0)), (1, 1), (1, 1)),
+    "dilated": ((2, 3), (1, 2), ((0, 1), (2, 2)), (1, 2), (2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("extreme", ["max", "min"])
+def test_pairs_make_the_extremes_of_windows(name, extreme):
+    window = dict(
+        zip(
+            ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation"),
+            WINDOWS[name],
+            strict=True,
+        )
+    )
+    x = np.random.default_rng(0).integers(-9, 9, (6, 5)).astype(np.float32)
+    take, start = (jax.lax.max, -jnp.inf) if extreme == "max" else (jax.lax.min, jnp.inf)
+    found = in_pairs(f"reduce_window_{extreme}", window, x.shape)(jnp.asarray(x))
+    np.testing.assert_array_equal(found, jax.lax.reduce_window(x, start, take, **window))
+
+
+def test_windows_without_an_entry_and_long_sorts_have_the_bounds_of_intervals():
+    def fun(x):
+        padded = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1,), (1,), ((1, 0),))
+        return padded[1:], jnp.sort(jnp.concatenate([x] * 12))
+
+    box = -jnp.ones(3), jnp.ones(3)
+    mine, theirs = linear_bounds(fun)(*box), interval_bounds(fun)(*box)
+    jax.tree.map(np.testing.assert_array_equal, mine, theirs)
+
+
+def test_the_maximum_that_a_softmax_subtracts_is_not_taken_apart():
+    def plain(x):
+        terms = jnp.exp(x)
+        return terms / terms.sum()
+
+    def length(fun):
+        return len(str(jax.make_jaxpr(linear_bounds(lambda x: fun(x @ FIRST)))(-jnp.ones(4), jnp.ones(4))))
+
+    assert length(jax.nn.softmax) < 1.5 * length(plain)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "share"), [("ReLU", 0.99), ("GELU", 0.98), ("GroupSort", 0.99), ("quotient", 1)]
+)
+def test_bounds_that_choose_their_lines_enclose_values_and_are_never_looser(name, share):
+    (low, high), _, values = bounds_of(name)
+    lower, upper, _ = boxes()
+    chosen_low, chosen_high = jax.jit(jax.vmap(linear_bounds(NETWORKS[name], ascent=10)))(lower, upper)
+    assert (np.asarray(chosen_low)[:, None] <= values).all()
+    assert (values <= np.asarray(chosen_high)[:, None]).all()
+    # Two programs round differently.
+    assert (chosen_low >= low - 1e-5).all()
+    assert (chosen_high <= high + 1e-5).all()
+    assert (chosen_high - chosen_low).sum() < share * (high - low).sum()
+
+
 @pytest.mark.long
 def test_rows_one_after_the_other_have_the_bounds_of_all_at_once():
     lower, upper, _ = boxes()
@@ -249,6 +354,12 @@ def test_arrays_that_are_split_over_explicit_axes_are_refused():
         linear_bounds(lambda x: jnp.tanh(x @ split))(-jnp.ones(4), jnp.ones(4))
 
 
+@pytest.mark.parametrize("steps", [-1, 1.5, True])
+def test_steps_that_are_no_count_are_refused(steps):
+    with pytest.raises(ValueError, match="ascent: expected an integer of at least 0"):
+        linear_bounds(jnp.tanh, ascent=steps)
+
+
 @pytest.mark.parametrize("rows", [0, 1.5, True])
 def test_rows_that_are_no_count_are_refused(rows):
     with pytest.raises(ValueError, match="rows_at_once: expected an integer of at least 1"):
@@ -323,6 +434,17 @@ def test_lines_are_near_the_convex_hull_in_the_middle_of_the_interval(name):
         slack = 0.015 * np.ptp(values[:, place])
         assert least - slack <= below
         assert above <= largest + slack
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("turn", [-2.0, -0.7, 1.3, 2.0])
+def test_turned_lines_enclose_a_function_too(name, turn):
+    found, x, values = lines_of(name)
+    turns = np.full(LOW.shape, turn, np.float32)
+    for sign, line in ((1, found.below), (-1, found.above)):
+        turned = jax.tree.map(np.float32, line).turned(jnp.asarray(turns))
+        heights = np.float64(turned.slope) * x + np.float64(turned.intercept)
+        assert (sign * heights <= sign * values + 1e-6 * np.abs(values)).all()
 
 
 def test_only_a_function_that_jumps_is_said_to_jump():
