@@ -23,12 +23,12 @@ class Line(NamedTuple):
       slope: its slope.
       intercept: its height at 0.
       fan: slopes and intercepts of lines from the least to the largest slope of the convex hull, shape
-        (lines, ...); the one in the middle has this line's slope.
+        (lines, ...); the one in the middle has this line's slope. Empty if it was not asked for.
     """
 
     slope: Array
     intercept: Array
-    fan: tuple[Array, Array]
+    fan: tuple[Array, ...] = ()
 
     def turned(self, turn: Array) -> Line:
         """Return a line between two neighbours of the fan, which is on the same side as they are.
@@ -41,9 +41,13 @@ class Line(NamedTuple):
         steps = turn[None] - places.reshape(-1, *[1] * turn.ndim)
         # Not `abs`: at a place of the fan, where every turn begins, maxima have the slope between both sides.
         shares = jnp.maximum(1 - jnp.maximum(steps, -steps), 0)
-        is_line = jnp.isfinite(self.intercept)
-        slope, intercept = (shares * slopes).sum(0), (shares * intercepts).sum(0)
-        return self._replace(slope=slope, intercept=jnp.where(is_line, intercept, self.intercept))
+        # Huge heights overflow in steep lines; nothing is turned there.
+        is_fan = jnp.isfinite(intercepts).all(0) & jnp.isfinite(self.intercept)
+        intercept = (shares * jnp.where(is_fan[None], intercepts, 0)).sum(0)
+        return self._replace(
+            slope=jnp.where(is_fan, (shares * slopes).sum(0), self.slope),
+            intercept=jnp.where(is_fan, intercept, self.intercept),
+        )
 
 
 class Lines(NamedTuple):
@@ -62,7 +66,9 @@ class Lines(NamedTuple):
     jumps: Array
 
 
-def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.0,)) -> Lines:
+def lines(
+    fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.0,), *, has_fan: bool = False
+) -> Lines:
     r"""Return lines below and above a function of one number that are closest in the middle of an interval.
 
     The interval is cut into pieces. On a piece with the middle c and derivatives between p and q,
@@ -78,6 +84,7 @@ def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.
       fun: an elementwise function of arrays of this shape.
       x: the interval.
       kinks: where the function may have kinks; these then lie between pieces.
+      has_fan: whether the lines are to have fans, to be turned.
 
     Returns:
       The lines and bounds. Where the interval is not finite, or the function not defined, they are infinite.
@@ -87,11 +94,16 @@ def lines(fun: Callable[[Array], Array], x: Interval, kinks: Sequence[Any] = (0.
     edges = _edges(low, high, [jnp.asarray(kink, low.dtype) for kink in kinks])
     heights, jumps = _between(fun, edges)
     middle = low + (high - low) / 2
-    slopes, intercepts, *fans = jax.vmap(lambda y: _supporting(edges, y, middle, is_bounded))(heights)
+    slopes, intercepts = jax.vmap(lambda y: _supporting(edges, y, middle, is_bounded))(heights)
+    below, above = Line(slopes[0], intercepts[0]), Line(-slopes[1], -intercepts[1])
+    if has_fan:
+        fans = jax.vmap(lambda y, slope: _fan(edges, y, slope))(heights, slopes)
+        below = below._replace(fan=tuple(fan[0] for fan in fans))
+        above = above._replace(fan=tuple(-fan[1] for fan in fans))
     ends = jnp.where(is_bounded, heights.min(1), -jnp.inf)
     return Lines(
-        Line(slopes[0], intercepts[0], (fans[0][0], fans[1][0])),
-        Line(-slopes[1], -intercepts[1], (-fans[0][1], -fans[1][1])),
+        below,
+        above,
         Interval(ends[0], -ends[1]),
         jumps | ~is_bounded,
     )
@@ -166,8 +178,8 @@ def _between(fun: Callable[[Array], Array], edges: Array) -> tuple[Array, Array]
 
 
 @jax.jit
-def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> tuple[Array, Array, Array, Array]:
-    """Return the edge of the points' lower hull over the middle, moved below all points, and its fan."""
+def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> tuple[Array, Array]:
+    """Return slope and intercept of the edge of the lower hull over the middle, moved below all points."""
     (x_left, x_right), (y_left, y_right) = ((a[:, None], a[None]) for a in (x, y))
     over = middle[None, None]
     # A point over the middle itself would not tell between the edges on both of its sides.
@@ -179,27 +191,33 @@ def _supporting(x: Array, y: Array, middle: Array, is_bounded: Array) -> tuple[A
     slope = jnp.take_along_axis(flat[0], flat[1].argmin(0)[None], 0)[0]
     is_line = is_bounded & jnp.isfinite(slope) & (middle > x[0]) & (middle < x[-1])
     slope = jnp.where(is_line, slope, 0)
+    intercept = _under(x, y, slope)
+    return slope, jnp.where(is_bounded & ~jnp.isnan(intercept), intercept, -jnp.inf)
 
-    def under(slope: Array) -> Array:
-        """Return the largest intercept of a line of this slope below all points, rounded down."""
-        rises = slope[None] * x
-        off = 8 * jnp.finfo(x.dtype).eps * (jnp.abs(y) + jnp.abs(rises)).max(0) + 8 * jnp.finfo(x.dtype).tiny
-        return (y - rises).min(0) - off
 
-    intercept = under(slope)
-    intercept = jnp.where(is_bounded & ~jnp.isnan(intercept), intercept, -jnp.inf)
-    first, last = _outermost(x, y, beside[0])
+def _under(x: Array, y: Array, slope: Array) -> Array:
+    """Return the largest intercept of a line of this slope below all points, rounded down."""
+    rises = slope[None] * x
+    off = 8 * jnp.finfo(x.dtype).eps * (jnp.abs(y) + jnp.abs(rises)).max(0) + 8 * jnp.finfo(x.dtype).tiny
+    return (y - rises).min(0) - off
+
+
+@jax.jit
+def _fan(x: Array, y: Array, slope: Array) -> tuple[Array, Array]:
+    """Return slopes and intercepts of five lines below all points, with a given slope in the middle."""
+    first, last = _outermost(x, y)
     fan = jnp.stack([first, (first + slope) / 2, slope, (slope + last) / 2, last])
-    fan = jnp.where((is_line & jnp.isfinite(intercept))[None] & jnp.isfinite(fan), fan, slope[None])
-    under_fan = jax.vmap(under)(fan)
+    fan = jnp.where(jnp.isfinite(fan), fan, slope[None])
+    under = jax.vmap(lambda slope: _under(x, y, slope))(fan)
     # Lines between two of them are rounded once more.
-    sizes = (jnp.abs(under_fan) + jnp.abs(fan) * jnp.abs(x).max(0, keepdims=True)).max(0, keepdims=True)
-    under_fan = under_fan - 8 * (jnp.finfo(x.dtype).eps * sizes + jnp.finfo(x.dtype).tiny)
-    return slope, intercept, fan, jnp.where(jnp.isfinite(under_fan), under_fan, 0)
+    sizes = jnp.abs(under) + jnp.abs(fan) * jnp.abs(x).max(0, keepdims=True)
+    limits = jnp.finfo(x.dtype)
+    return fan, under - 8 * (limits.eps * sizes.max(0, keepdims=True) + limits.tiny)
 
 
-def _outermost(x: Array, y: Array, beside: Array) -> tuple[Array, Array]:
+def _outermost(x: Array, y: Array) -> tuple[Array, Array]:
     """Return the slopes of the first and the last edge of the points' lower hull."""
+    beside = ((x[-1] - x[0]) / (16 * _PIECES))[None]
 
     def slopes(rise: Array, run: Array) -> Array:
         return jnp.where(run > beside, rise / jnp.where(run > beside, run, 1), jnp.nan)

@@ -264,7 +264,7 @@ def _apply(eqn: JaxprEqn, inputs: list[Interval], walk: _Walk) -> list[Interval]
     if decided is not None:
         return [decided]
     if all(value.exact for value in inputs):
-        outputs = [_point(output) for output in bind(eqn, [value.lower for value in inputs])]
+        outputs = [_point(output) for output in _constants(eqn, [value.lower for value in inputs])]
         constant = inputs[0].constant if inputs else None
         if constant is None or name not in ("broadcast_in_dim", "neg"):
             return outputs
@@ -277,6 +277,15 @@ def _apply(eqn: JaxprEqn, inputs: list[Interval], walk: _Walk) -> list[Interval]
             walk.narrow(name, inputs)
         walk.made[identity] = _made(eqn, name, inputs)
     return walk.made[identity]
+
+
+def _constants(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+    """Evaluate an equation of constants; indices at once, so that what looks them up knows them."""
+    is_known = not is_traced(list(values)) and not any(map(_is_key, values))
+    if is_known and all(jnp.issubdtype(atom.aval.dtype, jnp.integer) for atom in eqn.outvars):  # type: ignore[attr-defined]
+        with jax.ensure_compile_time_eval():
+            return list(bind(eqn, values))
+    return list(bind(eqn, values))
 
 
 def _made(eqn: JaxprEqn, name: str, inputs: Sequence[Interval]) -> list[Interval]:
@@ -988,7 +997,8 @@ def _check_exact(eqn: JaxprEqn, indices: Sequence[Interval]) -> None:
 _BILINEAR = ("conv_general_dilated", "dot_general", "mul")
 _NONLINEAR = (
     "abs", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "integer_pow", "le", "log", "log1p", "logaddexp",
-    "cos", "logistic", "lt", "max", "min", "ne", "rsqrt", "select_n", "sign", "sin", "sqrt", "square", "tanh",
+    "cos", "logistic", "lt", "max", "min", "ne", "reduce_max", "reduce_min", "reduce_window_max",
+    "reduce_window_min", "rsqrt", "select_n", "sign", "sin", "sort", "sqrt", "square", "tanh",
 )  # fmt: skip
 """Primitives whose results are closer if the bounds of their inputs are, by more than what is linear."""
 

@@ -69,7 +69,7 @@ def test_what_passes_one_entry_on_has_the_slope_of_one_entry(fun):
 
 
 def test_a_sort_of_many_numbers_has_no_slope_to_bound():
-    with pytest.raises(ValueError, match="fun: the derivative of its 'sort' has no bounds; sort 32 numbers"):
+    with pytest.raises(ValueError, match="fun: its 'sort' sorts more than 32 numbers"):
         lipschitz_bound(jnp.sort)(jnp.zeros(33), jnp.ones(33))
 
 

@@ -11,6 +11,7 @@ from small import in_float64
 from jaxarch.theory._lines import lines
 from jaxarch.theory._pairs import LONGEST_SORT, in_pairs
 from jaxarch.theory.intervals import Interval, interval_bounds
+from jaxarch.theory.lipschitz import lipschitz_bound
 from jaxarch.theory.relaxation import linear_bounds
 
 generator = np.random.default_rng(0)
@@ -250,15 +251,78 @@ def test_windows_without_an_entry_and_long_sorts_have_the_bounds_of_intervals():
     jax.tree.map(np.testing.assert_array_equal, mine, theirs)
 
 
-def test_the_maximum_that_a_softmax_subtracts_is_not_taken_apart():
+@pytest.mark.long
+@pytest.mark.parametrize("bounds", [linear_bounds, lipschitz_bound])
+@pytest.mark.parametrize("where", [None, np.arange(6) < 4], ids=["", "masked"])
+def test_the_maximum_that_a_softmax_subtracts_is_not_taken_apart(bounds, where):
     def plain(x):
-        terms = jnp.exp(x)
+        terms = jnp.exp(x) if where is None else jnp.where(where, jnp.exp(x), 0)
         return terms / terms.sum()
 
     def length(fun):
-        return len(str(jax.make_jaxpr(linear_bounds(lambda x: fun(x @ FIRST)))(-jnp.ones(4), jnp.ones(4))))
+        return len(str(jax.make_jaxpr(bounds(lambda x: fun(x @ FIRST)))(-jnp.ones(4), jnp.ones(4))))
 
-    assert length(jax.nn.softmax) < 1.5 * length(plain)
+    # With a mask it has more choices of its own.
+    assert length(lambda x: jax.nn.softmax(x, where=where)) < (1.5 if where is None else 2) * length(plain)
+
+
+def test_a_maximum_of_many_values_is_within_the_bounds_of_each():
+    def rows(x):
+        return jax.nn.relu(x @ FIRST) @ SECOND + jnp.linspace(0, 3, 6)
+
+    box = -jnp.ones(4), jnp.ones(4)
+    low, high = linear_bounds(lambda x: rows(x).max())(*box)
+    least, largest = linear_bounds(rows)(*box)
+    assert low >= least.max() - 1e-5
+    assert high <= largest.max() + 1e-5
+
+
+@pytest.mark.parametrize("take", [jnp.max, jnp.sort, lambda x: jnp.maximum(x[:2], x[1:])])
+def test_extremes_of_truth_values_have_the_bounds_of_intervals(take):
+    def fun(x):
+        return take(x > 0) * 2.0
+
+    low, high = linear_bounds(fun)(jnp.array([-1.0, 1, 2]), jnp.array([1.0, 2, 3]))
+    np.testing.assert_array_equal(
+        [low, high], interval_bounds(fun)(jnp.array([-1.0, 1, 2]), jnp.array([1.0, 2, 3]))
+    )
+
+
+# Lines that bounds choose
+
+
+def test_lines_too_steep_for_their_heights_are_not_turned_to():
+    size = np.float32(1.1e19)
+
+    def fun(x):
+        return jnp.square(x) * 1e-30 - x * (size * np.float32(1e-30))
+
+    low = linear_bounds(fun, ascent=10)(jnp.zeros(1), jnp.full(1, size))[0]
+    assert low <= -(float(size) ** 2) * 1e-30 / 4 * (1 - 1e-5)
+
+
+def test_a_quotient_by_one_number_has_lines_of_its_shape():
+    def fun(x):
+        return x[:2] / (x[2] + 3) - x[:2]
+
+    low, high = linear_bounds(fun, ascent=2)(-jnp.ones(3), jnp.ones(3))
+    assert (low <= -0.75).all()
+    assert (high >= 0.75).all()
+
+
+@pytest.mark.long
+def test_a_bound_s_choice_does_not_depend_on_its_size():
+    lower, upper, _ = boxes()
+
+    @jax.jit
+    def width(scale):
+        bounds = linear_bounds(lambda x: scale * NETWORKS["ReLU"](x), ascent=5)
+        low, high = bounds(lower[10], upper[10])
+        return (high - low) / scale
+
+    with jax.numpy_dtype_promotion("strict"):
+        widths = width(jnp.float32(1)), width(jnp.float32(1e-12))
+    np.testing.assert_allclose(*widths, rtol=1e-3)
 
 
 @pytest.mark.long
@@ -384,7 +448,7 @@ HIGH = np.float32([2, 1, 1, -1, 1, 0.3, 5])
 
 def arrays_of_lines(fun, low, high, kinks=(0.0,)):
     def arrays(low, high):
-        found = lines(fun, Interval(low, high), kinks)
+        found = lines(fun, Interval(low, high), kinks, has_fan=True)
         return found._replace(values=(found.values.lower, found.values.upper))
 
     return jax.jit(arrays)(low, high)
