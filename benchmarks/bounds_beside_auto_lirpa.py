@@ -55,8 +55,8 @@ width at .01, and .5% at .03. For tanh and sigmoid, both choose the tangent in t
 back for 4,608 rows, although its intervals are as close. Intervals of immrax are those of IBP; it has none
 for sigmoid and GELU.
 
-With `ascent=20`, bounds are as close as those of alpha-CROWN, to 2.2%, and closer for GELU. Here each bound of
-each hidden value takes its own steps; alpha-CROWN takes steps for all bounds of hidden values together.
+With `ascent=20`, bounds are as close as those of alpha-CROWN, to 2.2%, and closer for GELU. Here each bound
+of each hidden value takes its own steps; alpha-CROWN takes steps for all bounds of hidden values together.
 
 In attention, margins are 6.5% and 2.5% of the width at .001 and .003. Without them, jaxarch is some 2% and
 40% looser. auto_LiRPA has planes for a softmax as a whole; jaxarch takes exponentials, a sum and a quotient,
