@@ -805,9 +805,6 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
 
 KEPT = ROOT / "docs" / "results"
 THREE = ("random", "magnitude at start", "SNIP")
-SINCE = ("Fisher", "Hutchinson", "ProsPr", "PX", "NTK-SAP", "ProbMask")
-SINCE += ("edge-popup scaled", "biprop scaled")
-"""Methods that came, or changed, after the results on MNIST that are kept."""
 
 
 def on_cifar(model, steps, **others):
@@ -828,10 +825,7 @@ def on_cifar(model, steps, **others):
 @pytest.mark.parametrize(
     ("settings", "methods"),
     [
-        (
-            TournamentSettings(dataset="mnist", resume="tournament_mnist"),
-            [name for name in ENTRANTS if name not in SINCE],
-        ),
+        (TournamentSettings(dataset="mnist", resume="tournament_mnist"), list(ENTRANTS)),
         (TournamentSettings(key=1, resume="tournament_digits"), list(ENTRANTS)),
         (
             TournamentSettings(
