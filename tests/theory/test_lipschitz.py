@@ -50,16 +50,14 @@ def test_what_is_clipped_by_itself_has_its_slope():
     assert slope >= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fun",
     [
         lambda x: x.max(),
         lambda x: jnp.minimum(x[:2], x[2:]),
         lambda x: jnp.sort(x.reshape(2, 2)),
-        pytest.param(
-            lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,), (1,), "SAME"),
-            marks=pytest.mark.long,
-        ),
+        lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,), (1,), "SAME"),
         lambda x: jnp.sin(x),
     ],
     ids=["maximum", "smaller of two", "sorted pairs", "windows", "sine"],
