@@ -101,12 +101,7 @@ def lines(
         below = below._replace(fan=tuple(fan[0] for fan in fans))
         above = above._replace(fan=tuple(-fan[1] for fan in fans))
     ends = jnp.where(is_bounded, heights.min(1), -jnp.inf)
-    return Lines(
-        below,
-        above,
-        Interval(ends[0], -ends[1]),
-        jumps | ~is_bounded,
-    )
+    return Lines(below, above, Interval(ends[0], -ends[1]), jumps | ~is_bounded)
 
 
 def _edges(low: Array, high: Array, kinks: Sequence[Array]) -> Array:

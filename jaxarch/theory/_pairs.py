@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -112,22 +112,17 @@ def _sorted(x: Array, axis: int) -> Array:
 
 
 @functools.cache
-def _rounds(size: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _rounds(size: int) -> Sequence[Sequence[tuple[int, int]]]:
     """Return the rounds of a sorting network: pairs of places, of which the first gets the smaller entry."""
-    return tuple(round_ for round_ in map(tuple, _all_rounds(size)) if round_)
-
-
-def _all_rounds(size: int) -> Iterator[list[tuple[int, int]]]:
+    rounds = []
     merged = 1
     while merged < size:
         apart = merged
         while apart:
             starts = range(apart % merged, size - apart, 2 * apart)
             places = [start + step for start in starts for step in range(min(apart, size - apart - start))]
-            yield [
-                (place, place + apart)
-                for place in places
-                if place // (2 * merged) == (place + apart) // (2 * merged)
-            ]
+            within = [place for place in places if place // (2 * merged) == (place + apart) // (2 * merged)]
+            rounds.append([(place, place + apart) for place in within])
             apart //= 2
         merged *= 2
+    return rounds

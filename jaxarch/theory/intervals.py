@@ -551,8 +551,8 @@ def _wave(eqn: JaxprEqn, x: Interval, top: float) -> Interval:
         """Return whether `place + 2 pi k` for an integer k may lie in the interval."""
         turns = [(end - place) / (2 * math.pi) for end in (x.lower, x.upper)]
         off = 8 * limits.eps * (1 + jnp.maximum(*map(jnp.abs, turns)))
-        # Far out a turn is no longer told apart, and every value counts as taken.
-        return ~(jnp.ceil(turns[0] - off) > jnp.floor(turns[1] + off)) | (off > 1 / 64)
+        # Far out, where turns are not told apart, this is always so; a NaN counts as a yes.
+        return ~(jnp.ceil(turns[0] - off) > jnp.floor(turns[1] + off))
 
     ends = _both(eqn, x)
     # The argument is reduced to a turn first, so the error is one of the largest value, not of this one.
@@ -894,14 +894,6 @@ def _sum(eqn: JaxprEqn, x: Interval) -> Interval:
     return dataclasses.replace(value, sum_of=Total(x, axes[0], kept=False) if len(axes) == 1 else None)
 
 
-def _window_sum(eqn: JaxprEqn, x: Interval) -> Interval:
-    lower, upper = _both(eqn, x)
-    off = None
-    if _is_floating(lower):
-        off = _sum_error(math.prod(eqn.params["window_dimensions"]), bind(eqn, [sizes(x)])[0])
-    return outwards(lower, upper, off)
-
-
 def _sort(eqn: JaxprEqn, *arrays: Interval) -> Interval:
     """Sort one array: its k-th entry grows with every entry."""
     if len(arrays) > 1:
@@ -913,12 +905,17 @@ def _sort(eqn: JaxprEqn, *arrays: Interval) -> Interval:
     return Interval(lower, upper, nonnegative=arrays[0].nonnegative)
 
 
-def _cumulative_sum(eqn: JaxprEqn, x: Interval) -> Interval:
-    lower, upper = _both(eqn, x)
-    off = None
-    if _is_floating(lower):
-        off = _sum_error(x.lower.shape[eqn.params["axis"]], bind(eqn, [sizes(x)])[0])
-    return outwards(lower, upper, off)
+def _sums(terms: Callable[[JaxprEqn, Array], int]) -> Callable[..., Interval]:
+    """Return the rule of sums over parts of an axis, given how many terms the longest has."""
+
+    def rule(eqn: JaxprEqn, x: Interval) -> Interval:
+        lower, upper = _both(eqn, x)
+        off = None
+        if _is_floating(lower):
+            off = _sum_error(terms(eqn, x.lower), bind(eqn, [sizes(x)])[0])
+        return outwards(lower, upper, off)
+
+    return rule
 
 
 def _sum_error(terms: int, size: Array) -> Array:
@@ -996,8 +993,8 @@ def _check_exact(eqn: JaxprEqn, indices: Sequence[Interval]) -> None:
 
 _BILINEAR = ("conv_general_dilated", "dot_general", "mul")
 _NONLINEAR = (
-    "abs", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "integer_pow", "le", "log", "log1p", "logaddexp",
-    "cos", "logistic", "lt", "max", "min", "ne", "reduce_max", "reduce_min", "reduce_window_max",
+    "abs", "cos", "eq", "erf", "exp", "exp2", "expm1", "ge", "gt", "integer_pow", "le", "log", "log1p",
+    "logaddexp", "logistic", "lt", "max", "min", "ne", "reduce_max", "reduce_min", "reduce_window_max",
     "reduce_window_min", "rsqrt", "select_n", "sign", "sin", "sort", "sqrt", "square", "tanh",
 )  # fmt: skip
 """Primitives whose results are closer if the bounds of their inputs are, by more than what is linear."""
@@ -1030,7 +1027,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "cosh": lambda eqn, x: _increasing(1.0)(eqn, _absolute(x)),
     "cummax": _monotone,
     "cummin": _monotone,
-    "cumsum": _cumulative_sum,
+    "cumsum": _sums(lambda eqn, x: x.shape[eqn.params["axis"]]),
     "div": _div,
     "dot_general": _bilinear(_dot_terms),
     "dynamic_slice": _moved,
@@ -1071,7 +1068,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "reduce_sum": _sum,
     "reduce_window_max": _monotone,
     "reduce_window_min": _monotone,
-    "reduce_window_sum": _window_sum,
+    "reduce_window_sum": _sums(lambda eqn, x: math.prod(eqn.params["window_dimensions"])),
     "reshape": _moved,
     "rev": _moved,
     "round": _monotone,

@@ -64,7 +64,8 @@ def lipschitz_bound(
     Raises:
       ArgumentError: as `relaxation.linear_bounds`; another order; inputs or outputs that are not of one
         floating-point type of 32 bits or more; a function that uses what jumps by its nature, such as
-        `sign`, `round` or a conversion to a shorter type.
+        `sign`, `round` or a conversion to a shorter type; a sort of more than 32 numbers, or windows without
+        an entry.
 
     Example:
       >>> import jax, jax.numpy as jnp

@@ -17,8 +17,8 @@ general programs (Xu et al., *Automatic perturbation analysis for scalable certi
 Departures. Programs are JAX's traced ones, not networks of known layers. Functions of one number get their
 lines from their own programs, by interval arithmetic, not from a table. A product of two values takes the
 plane through the middle of both. A softmax is freed of the maximum that programs subtract. If lines are
-chosen by gradient ascent, each bound of each value chooses for itself; lines turn along the edges of the
-convex hull of the function, from the one over the middle of the interval.
+chosen by gradient ascent, each bound of each value chooses for itself. It takes means of neighbours among
+five lines, whose slopes go from the least to the largest of the function's convex hull.
 
 Soundness in floating point. Any slope gives a valid line: its intercept is found from bounds of the function,
 moved outwards. Coefficients are taken as rounded, and what rounding may have changed is charged. A transposed
@@ -126,14 +126,21 @@ class _Passes:
     rows_at_once: int | None
     ascent: int
 
+    @property
+    def has_fans(self) -> bool:
+        """True if lines are turned."""
+        return self.ascent > 0
+
 
 def by_lines(rows_at_once: int | None, ascent: int = 0) -> Narrow:
     """Return what narrows the bounds of a value by linear relaxation."""
     if rows_at_once is not None:
         check_count("rows_at_once", rows_at_once)
     check_count("ascent", ascent, 0)
-    passes = _Passes(rows_at_once, ascent)
+    return _narrowing(_Passes(rows_at_once, ascent))
 
+
+def _narrowing(passes: _Passes) -> Narrow:
     def narrow(name: str, inputs: Sequence[Interval]) -> None:
         varying = [each for each in inputs if not each.exact]
         if name == "exp":
@@ -169,7 +176,7 @@ def _narrow_one(value: Interval, passes: _Passes) -> None:
     value.narrowed = True
     if (argument := _argument(value)) is not None:
         _narrow(argument, passes)
-        value.meet(_lines(value, argument, passes.ascent > 0).values)
+        value.meet(_lines(value, argument, passes.has_fans).values)
     elif value.made_by in _BY_INPUTS and not _is_linear(value) and not _is_paired(value):
         # A pass would gain little beyond close bounds of both factors, and derivatives have many such values.
         _narrow_inputs(value, passes)
@@ -418,14 +425,14 @@ def _replacing(passes: _Passes, value: Interval) -> list[Interval]:
     """Return the values by which a value is replaced in a pass, and see to it that it has its lines."""
     if (argument := _argument(value)) is None:
         if value.bent is None and _is_relaxed(value) and not _is_linear(value):
-            value.bent = _bent_input(value, passes.ascent > 0)
+            value.bent = _bent_input(value, passes.has_fans)
         if _is_paired(value):
             return [_paired(value, passes)]
         if value.made_by in _OF_SEVERAL and not value.narrowed:
             value.narrowed = True
             _narrow_inputs(value, passes)
         return _varying(value)
-    _lines(value, argument, passes.ascent > 0)
+    _lines(value, argument, passes.has_fans)
     return [argument]
 
 
@@ -452,7 +459,7 @@ def _paired(value: Interval, passes: _Passes) -> Interval:
     if value.equal is None:
         program = _program(value)
         assert program is not None
-        value.equal = evaluated(program, value.inputs, by_lines(passes.rows_at_once, passes.ascent))
+        value.equal = evaluated(program, value.inputs, _narrowing(passes))
     return value.equal
 
 
@@ -785,7 +792,7 @@ def as_computed(value: Interval, argument: Interval | None = None) -> Callable[[
 def _several(value: Interval, inputs: Sequence[Any]) -> Array:
     """Return an extreme of several values, or a sorted array, as choices."""
     if not jnp.issubdtype(value.lower.dtype, jnp.floating):
-        return _evaluated(value, inputs)
+        return _evaluated(value, inputs)  # Truth values and integers have no derivative.
     if value.is_shift:
         return _entry_at_extreme(value, inputs)
     program = _program(value)
