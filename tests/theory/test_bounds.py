@@ -189,6 +189,24 @@ def test_a_wave_reaches_its_extremes_only_where_the_box_has_them(first, width):
     np.testing.assert_allclose(high, waves.max(1), atol=1e-5)
 
 
+def test_a_wave_s_extremes_are_found_however_narrow_the_box_and_far_out():
+    tops = np.pi / 2 + 2 * np.pi * np.arange(-12_000, 12_000, 7)
+    lower, upper = (np.nextafter(np.float32(tops), np.float32(end)) for end in (-np.inf, np.inf))
+    assert (interval_bounds(jnp.sin)(lower, upper)[1] == 1).all()
+    assert (interval_bounds(jnp.sin)(-upper, -lower)[0] == -1).all()
+
+
+@pytest.mark.long
+def test_the_sum_of_a_long_window_has_the_bounds_of_a_sum():
+    x = np.random.default_rng(0).normal(size=4000).astype(np.float32)
+    low, high = interval_bounds(lambda x: jax.lax.reduce_window(x, 0.0, jax.lax.add, (4000,), (1,), "VALID"))(
+        jnp.asarray(x), jnp.array(x)
+    )
+    exact = x.sum(dtype=np.float64)
+    assert low[0] < min(exact, x.cumsum(dtype=np.float32)[-1])
+    assert high[0] > max(exact, x.cumsum(dtype=np.float32)[-1])
+
+
 def test_bounds_are_pytrees_of_the_function_s_outputs_and_map_over_what_it_closes_over():
     def bounds(scale):
         return interval_bounds(lambda x: {"y": scale * x["a"], "z": x["b"].sum()})(

@@ -223,7 +223,7 @@ WINDOWS = {
     "valid": ((2, 2), (2, 2), ((0, 0), (0, 0)), (1, 1), (1, 1)),
     "overlapping, padded": ((3, 2), (2, 1), ((1, 1), (0, 1)), (1, 1), (1, 1)),
     "cropped": ((2, 1), (1, 1), ((-1, 0), (-2, 0)), (1, 1), (1, 1)),
-    "dilated": ((2, 3), (1, 2), ((0, 1), (2, 2)), (1, 2), (2, 1)),
+    "dilated": ((2, 3), (1, 1), ((0, 1), (2, 2)), (1, 2), (2, 1)),
 }
 
 
@@ -283,17 +283,16 @@ def test_a_maximum_of_many_values_is_within_the_bounds_of_each():
 @pytest.mark.parametrize("take", [jnp.max, jnp.sort, lambda x: jnp.maximum(x[:2], x[1:])])
 def test_extremes_of_truth_values_have_the_bounds_of_intervals(take):
     def fun(x):
-        return take(x > 0) * 2.0
+        return take(x > 0) * 2.0 + x.sum()
 
-    low, high = linear_bounds(fun)(jnp.array([-1.0, 1, 2]), jnp.array([1.0, 2, 3]))
-    np.testing.assert_array_equal(
-        [low, high], interval_bounds(fun)(jnp.array([-1.0, 1, 2]), jnp.array([1.0, 2, 3]))
-    )
+    box = jnp.array([-1.0, 1, 2]), jnp.array([1.0, 2, 3])
+    np.testing.assert_allclose(linear_bounds(fun)(*box), interval_bounds(fun)(*box), atol=1e-4)
 
 
 # Lines that bounds choose
 
 
+@pytest.mark.long
 def test_lines_too_steep_for_their_heights_are_not_turned_to():
     size = np.float32(1.1e19)
 
@@ -321,7 +320,7 @@ def test_a_bound_s_choice_does_not_depend_on_its_size():
     @jax.jit
     def width(scale):
         bounds = linear_bounds(lambda x: scale * NETWORKS["ReLU"](x), ascent=5)
-        low, high = bounds(lower[10], upper[10])
+        low, high = bounds(lower[11], upper[11])
         return (high - low) / scale
 
     with jax.numpy_dtype_promotion("strict"):
@@ -331,7 +330,7 @@ def test_a_bound_s_choice_does_not_depend_on_its_size():
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "share"), [("ReLU", 0.99), ("GELU", 0.98), ("GroupSort", 0.99), ("quotient", 1)]
+    ("name", "share"), [("ReLU", 0.95), ("GELU", 0.95), ("GroupSort", 0.99), ("quotient", 1)]
 )
 def test_bounds_that_choose_their_lines_enclose_values_and_are_never_looser(name, share):
     (low, high), _, values = bounds_of(name)
@@ -518,7 +517,7 @@ def test_turned_lines_enclose_a_function_too(name, turn):
     for sign, line in ((1, found.below), (-1, found.above)):
         turned = jax.tree.map(np.float32, line).turned(jnp.asarray(turns))
         heights = np.float64(turned.slope) * x + np.float64(turned.intercept)
-        assert (sign * heights <= sign * values + 1e-6 * np.abs(values)).all()
+        assert (sign * heights <= sign * values).all()
 
 
 def test_only_a_function_that_jumps_is_said_to_jump():
@@ -533,6 +532,8 @@ def test_a_function_with_kinks_away_from_0_has_its_range():
 
 def test_lines_of_an_interval_without_ends_are_no_bounds():
     found = arrays_of_lines(jnp.exp, jnp.float32([-np.inf, 0]), jnp.float32([0, np.inf]))
+    assert np.isneginf(found.below.turned(jnp.ones(2)).intercept).all()
+    assert np.isposinf(found.above.turned(jnp.ones(2)).intercept).all()
     assert (found.below.slope == 0).all()
     assert np.isneginf(found.below.intercept).all()
     assert np.isposinf(found.above.intercept).all()
