@@ -319,8 +319,11 @@ def test_a_bound_s_choice_does_not_depend_on_its_size():
 
     @jax.jit
     def width(scale):
-        bounds = linear_bounds(lambda x: scale * NETWORKS["ReLU"](x), ascent=5)
-        low, high = bounds(lower[11], upper[11])
+        def network(x):
+            hidden = jax.nn.relu(x @ FIRST + jnp.float32(0.1))
+            return jax.nn.relu(hidden @ SECOND) @ (scale * LAST)
+
+        low, high = linear_bounds(network, ascent=5)(lower[11], upper[11])
         return (high - low) / scale
 
     with jax.numpy_dtype_promotion("strict"):
