@@ -32,7 +32,7 @@ from jaxarch.certificates import Certificate
 from jaxarch.io import Checkpoints, digest
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_positive, check_strength
-from jaxarch.lab.data import load_images
+from jaxarch.lab.data import Images, load_images
 from jaxarch.lab.harness import (
     Context,
     Experiment,
@@ -50,15 +50,21 @@ from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.settings import check_share
 from jaxarch.lab.pruning.tasks import pooled
+from jaxarch.lab.theory.oriented import oriented
 from jaxarch.lab.theory.sign_networks import Scaled, SignNetwork, convolutional, multilayer
 from jaxarch.masks import check_temperatures
 from jaxarch.theory.generalization import relaxed_length
 
-SUITS_ALL: dict[str, Any] = {"model": "convolutional", "pool": 1, "held_out": 0.25}
-SUITS: dict[str, dict[str, Any]] = {"mnist": {"pool": 2}}
-WIDTHS: dict[str, tuple[int, ...]] = {"convolutional": (16,), "mlp": (100,)}
-SUITS_CONVOLUTIONAL: dict[str, tuple[int, ...]] = {"mnist": (16, 32)}
-"""Defaults per data set, used where the user sets nothing; the others cover data sets without an entry."""
+PIXELS, ORIENTED = "pixels", "oriented"
+FEATURES: dict[str, str] = {"mnist": ORIENTED}
+SUITS_FEATURES: dict[str, dict[str, Any]] = {
+    PIXELS: {"pool": 1, "start": 0.2, "widths": (16,)},
+    ORIENTED: {"pool": 4, "start": 0.05, "widths": (24,)},
+}
+SUITS: dict[tuple[str, str], dict[str, Any]] = {("mnist", PIXELS): {"pool": 2, "widths": (16, 32)}}
+NEURONS = (100,)
+"""Defaults per data set and features, used where the user sets nothing; data sets without an entry have those
+of the features, and pixels. `NEURONS` are the widths of an mlp."""
 HARDENED = 0.8
 """Share of the steps after which the hard temperature has reached its last value."""
 SURPRISE = 0.01
@@ -92,10 +98,13 @@ class Settings(TrainingSettings):
       model: the parent, with random signs and without biases: convolutional, or an mlp.
       widths: channels of each convolution, or hidden neurons of each layer.
       factors: factors of these widths, one parent each.
-      pool: side of the windows whose means become the pixels; 1 leaves pictures as they are.
+      features: inputs of the parent: `pixels`, or `oriented` edges and bars, a fixed measurement.
+      pool: side of the windows in which pixels are averaged, or of which edges and bars are the largest; 1
+        leaves pixels as they are.
       densities: shares of the connections that edge-popup and two-temperature keep.
       strengths: factors of a mask's description length, in the loss of the search that shortens it.
-      start: the share of the connections with which the search that shortens descriptions begins.
+      start: the share of the connections with which the search that shortens descriptions begins. Outputs are
+        as large as at this share, so a smaller one is closer to counting errors.
       hard: the inverse temperature of two-temperature's masks in the loss; the search that shortens
         descriptions ends with it.
       soft: the inverse temperature of the masks that two-temperature's gradient passes through.
@@ -113,10 +122,11 @@ class Settings(TrainingSettings):
     model: Literal["auto", "convolutional", "mlp"] = "auto"
     widths: tuple[int, ...] = ()
     factors: tuple[float, ...] = (1.0,)
+    features: Literal["auto", "pixels", "oriented"] = "auto"
     pool: int = 0
     densities: tuple[float, ...] = (0.2, 0.05)
     strengths: tuple[float, ...] = (1.0, 3.0)
-    start: float = 0.2
+    start: float = 0.0
     hard: float = 50.0
     soft: float = 5.0
     softest: float = 0.1
@@ -129,12 +139,13 @@ class Settings(TrainingSettings):
 
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
-        suits = SUITS_ALL | SUITS.get(self.dataset, {})
-        settings = self.suited(suits)
-        widths: tuple[int, ...] = WIDTHS[settings.model]
-        if settings.model == "convolutional":
-            widths = SUITS_CONVOLUTIONAL.get(self.dataset, widths)
-        return dataclasses.replace(settings, widths=settings.widths or widths)
+        features = FEATURES.get(self.dataset, PIXELS)
+        settings = self.suited({"model": "convolutional", "held_out": 0.25, "features": features})
+        if settings.model == "mlp":
+            settings = settings.suited({"widths": NEURONS})
+        return settings.suited(
+            SUITS_FEATURES[settings.features] | SUITS.get((self.dataset, settings.features), {})
+        )
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
@@ -198,20 +209,19 @@ class Task(NamedTuple):
 
 def prepare(settings: Settings) -> Task:
     """Load the pictures and build the problems, from settings with defaults filled in."""
-    images = pooled(load_images(settings.dataset), settings.pool)
+    images = load_images(settings.dataset)
+    x = _features(images, settings)
     rows = np.asarray(jax.random.permutation(settings.seed_keys(stream=0)[0], len(images.y)))
     if images.train < len(images.y):
         train, test = rows[rows < images.train], rows[rows >= images.train]
     else:
         train, test = np.split(rows, [round((1 - settings.held_out) * len(rows))])
-    # Any scale of the pixels will do: without biases, it does not change a network's classes.
-    x = images.x.astype(np.float32) / images.x.max()
     outputs = len(np.unique(images.y))
     make = convolutional if settings.model == "convolutional" else multilayer
     networks, problems = {}, {}
     for factor in settings.factors:
         widths = [max(round(factor * width), 1) for width in settings.widths]
-        network = make(images.x.shape[1:], widths, outputs)
+        network = make(x.shape[1:], widths, outputs)
         networks[factor] = network
         problems[factor] = models.supervised(
             (network.init, network.apply),
@@ -225,6 +235,15 @@ def prepare(settings: Settings) -> Task:
         )
     first, second = np.array_split(train, 2)
     return Task(settings, networks, problems, (first, second), digest(images.x, images.y))
+
+
+def _features(images: Images, settings: Settings) -> np.ndarray:
+    """Return the inputs of the parents."""
+    if settings.features == ORIENTED:
+        return oriented(images.x, settings.pool)
+    pixels = pooled(images, settings.pool).x
+    # Any scale of the pixels will do: without biases, it does not change a network's classes.
+    return pixels.astype(np.float32) / pixels.max()
 
 
 def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, Any]]:

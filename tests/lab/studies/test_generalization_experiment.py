@@ -11,10 +11,12 @@ import pytest
 from pages import charted
 
 import jaxarch
+from jaxarch.lab.data import load_images
 from jaxarch.lab.harness import report_on, run_in
 from jaxarch.lab.results import read_table
 from jaxarch.lab.theory import generalization
 from jaxarch.lab.theory.generalization import HALF, SHORT, Settings, prepare, searches
+from jaxarch.lab.theory.oriented import oriented
 from jaxarch.lab.theory.sign_networks import Scaled, _convolved, _windows, convolutional, multilayer
 
 FEW = Settings(seeds=2, steps=200, densities=(0.2,), strengths=(1.0,), widths=(4,))
@@ -71,6 +73,44 @@ def test_the_halves_are_the_training_rows():
     task = prepare(FEW.complete())
     both = np.concatenate(task.halves)
     np.testing.assert_array_equal(np.sort(both), np.sort(task.problems[1.0].training_rows()))
+
+
+def edge(angle):
+    y, x = np.mgrid[-8:8, -8:8] + 0.5
+    return np.uint8(255 * (np.cos(angle) * x + np.sin(angle) * y > 0))[None, ..., None]
+
+
+@pytest.mark.parametrize("direction", range(8))
+def test_an_edge_is_largest_in_its_own_direction(direction):
+    found = oriented(edge(2 * np.pi * direction / 8))
+    assert found.shape == (1, 4, 4, 16)
+    assert found[0, 1:3, 1:3, :8].max(axis=(0, 1)).argmax() == direction
+
+
+@pytest.mark.parametrize("direction", range(4))
+@pytest.mark.parametrize("bright", [True, False])
+def test_a_bar_is_largest_in_its_own_direction(direction, bright):
+    y, x = np.mgrid[-8:8, -8:8] + 0.5
+    angle = np.pi * direction / 4
+    inside = np.abs(np.cos(angle) * x + np.sin(angle) * y) < 1.5
+    picture = np.uint8(255 * (inside == bright))[None, ..., None]
+    bars = oriented(picture)[0, 1:3, 1:3, 8:].max(axis=(0, 1))
+    assert bars.argmax() == 2 * direction + bright
+
+
+def test_a_constant_picture_has_neither_edges_nor_bars():
+    found = oriented(np.full((1, 32, 32, 1), 200, np.uint8))
+    np.testing.assert_allclose(found, 0, atol=1e-6)
+
+
+def test_features_of_a_picture_depend_on_no_other_picture():
+    digits = load_images("digits").x[:5]
+    np.testing.assert_array_equal(oriented(digits)[2:3], oriented(digits[2:3]))
+
+
+def test_pictures_smaller_than_a_window_are_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="pool"):
+        prepare(dataclasses.replace(FEW, features="oriented", pool=9).complete())
 
 
 @pytest.mark.long
