@@ -31,7 +31,7 @@ def oriented(pictures: np.ndarray, window: int = 4) -> np.ndarray:
         +(u^2 / s^2 - 1) g         bars, dark on bright, a = 0, 45, 90, 135 degrees
         -(u^2 / s^2 - 1) g         bars, bright on dark
 
-    each divided by the sum of its absolute values; a bar's mean is taken out. Negative values become 0. These
+    each divided by half the sum of its absolute values; a bar's mean is taken out. Negative values become 0. These
     are the derivatives of a Gaussian (Freeman and Adelson, *The design and use of steerable filters*, 1991).
     Pictures of several colours are averaged over their colours first. Beyond its border a picture goes on as
     at the border.
@@ -41,7 +41,7 @@ def oriented(pictures: np.ndarray, window: int = 4) -> np.ndarray:
       window: side of the windows, in pixels; rows and columns beyond the last whole window are dropped.
 
     Returns:
-      float32 of shape (examples, height // window, width // window, 16), in [0, 1/2].
+      float32 of shape (examples, height // window, width // window, 16), in [0, 1].
 
     Raises:
       ArgumentError: pictures smaller than a window.
@@ -89,5 +89,5 @@ def _filters() -> np.ndarray:
         bar = (along**2 / WIDTH**2 - 1) * bump
         bar -= bump * bar.sum() / bump.sum()
         made += [bar, -bar]
-    scaled = [filter_ / np.abs(filter_).sum() for filter_ in made]
+    scaled = [2 * filter_ / np.abs(filter_).sum() for filter_ in made]
     return np.stack(scaled, axis=-1)[:, :, None].astype(np.float32)
