@@ -31,10 +31,10 @@ def oriented(pictures: np.ndarray, window: int = 4) -> np.ndarray:
         +(u^2 / s^2 - 1) g         bars, dark on bright, a = 0, 45, 90, 135 degrees
         -(u^2 / s^2 - 1) g         bars, bright on dark
 
-    each divided by half the sum of its absolute values; a bar's mean is taken out. Negative values become 0. These
-    are the derivatives of a Gaussian (Freeman and Adelson, *The design and use of steerable filters*, 1991).
-    Pictures of several colours are averaged over their colours first. Beyond its border a picture goes on as
-    at the border.
+    each divided by half the sum of its absolute values; a bar's mean is taken out. Negative values become 0.
+    These are the derivatives of a Gaussian (Freeman and Adelson, *The design and use of steerable filters*,
+    1991). Pictures of several colours are averaged over their colours first. Beyond its border a picture goes
+    on as at the border.
 
     Args:
       pictures: pixels from 0 to 255, shape (examples, height, width, colours).
