@@ -10,7 +10,7 @@ from jaxarch._internal.errors import from_extra
 
 if TYPE_CHECKING:
     from jaxarch.plots._colour_maps import fields
-    from jaxarch.plots._compared_networks import alignment, barriers, similarity
+    from jaxarch.plots._compared_networks import alignment, barriers, connectivity, similarity
     from jaxarch.plots._costs import cost
     from jaxarch.plots._critical_differences import ranks
     from jaxarch.plots._gains import trade_off, trade_offs
@@ -32,6 +32,7 @@ __all__ = [
     "architectures",
     "barriers",
     "by_strategy",
+    "connectivity",
     "connections_by_layer",
     "convergence",
     "convergence_grid",
@@ -58,7 +59,7 @@ __all__ = [
 # No file has the name of a function: importing the file would replace the function.
 _FILES = {
     "_colour_maps": ("fields",),
-    "_compared_networks": ("alignment", "barriers", "similarity"),
+    "_compared_networks": ("alignment", "barriers", "connectivity", "similarity"),
     "_costs": ("cost",),
     "_critical_differences": ("ranks",),
     "_gains": ("trade_off", "trade_offs"),

@@ -1,4 +1,4 @@
-"""Figures of two networks compared: barriers between them, similarity of layers, matched units."""
+"""Figures of networks compared: barriers, similarity of layers, matched units, masks as graphs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxarch._internal.errors import ArgumentError, check_instance
-from jaxarch.analysis import Alignment, Barrier, Similarity
+from jaxarch.analysis import Alignment, Barrier, Connectivity, Similarity
 from jaxarch.plots._arguments import array, panels
-from jaxarch.plots._style import COLOURS, LINES, STYLE, NotebookFigure, medians
+from jaxarch.plots._style import COLOURS, LINES, STYLE, NotebookFigure, look, medians
 
 _ROW, _CELL = 0.24, 0.36
 """Inches of a row of text, and of a cell of a map."""
@@ -149,3 +149,54 @@ def alignment(found: Alignment, title: str = "") -> Figure:
         figure.legend(loc="outside lower center", ncols=2)
         figure.suptitle(title, x=0.01, ha="left")
     return figure
+
+
+def connectivity(found: Mapping[str, Mapping[str, Connectivity]], title: str = "") -> Figure:
+    """Draw the gap of each layer's graph to the Ramanujan bound, for several masks.
+
+    Args:
+      found: by name, what `analysis.connectivity` returns: of one mask, or of many as `jax.vmap` returns
+        them. Lines are medians over masks, bands are quartiles. All have the same layers. An empty layer has
+        no point.
+      title: title of the figure.
+
+    Raises:
+      ArgumentError: nothing to draw, values that are not of connectivity, or masks of different layers.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"first": jnp.ones((4, 2), bool), "last": jnp.eye(2, dtype=bool)}
+      >>> found = jaxarch.analysis.connectivity(mask)
+      >>> figure = jaxarch.plots.connectivity({"mine": found})
+      >>> figure.axes[0].lines[-1].get_ydata().round(1).tolist()  # whole, and a matching
+      [2.7, -1.0]
+    """
+    lines = panels("found", found, "name, layer", _gaps)
+    layers = [*next(iter(lines.values()))]
+    for name, of in lines.items():
+        if [*of] != layers:
+            raise ArgumentError(f"found: {name!r} has the layers {', '.join(of)}, not {', '.join(layers)}")
+        if len({gaps.shape for gaps in of.values()}) > 1:
+            raise ArgumentError(f"found: the layers of {name!r} have different numbers of masks")
+    longest = max(map(len, layers))
+    size = (max(4.4, 2.2 + 0.5 * len(layers)), 2.9 + 0.07 * longest)
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        axes.axhline(0, color="0.5", lw=1)
+        for index, (name, of) in enumerate(lines.items()):
+            medians(axes, np.arange(len(layers)), np.stack([*of.values()], 1), **look(index), label=name)
+        axes.set_xticks(range(len(layers)), layers, rotation=90)
+        axes.set_ylabel("Ramanujan bound minus 2nd singular value")
+        axes.set_title(title, loc="left")
+        axes.legend()
+    return figure
+
+
+def _gaps(name: str, value: Any) -> np.ndarray:
+    """Read the gaps of a layer, of shape (masks,)."""
+    check_instance(name, value, Connectivity, "what analysis.connectivity returns")
+    gaps = array()(name, value.gap)
+    if gaps.ndim > 1 or not gaps.size:
+        raise ArgumentError(f"{name}: expected gaps of shape () or (masks,), got shape {gaps.shape}")
+    return np.atleast_1d(gaps)

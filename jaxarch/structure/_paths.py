@@ -3,11 +3,12 @@
 A network of products, sums and piecewise linear activations is a sum over paths: `f(x) = sum_p v_p a_p x_p`.
 `v_p` is the product of the parameters along path p, `x_p` the input at its start (1 at a bias), and `a_p` the
 product of the slopes along it. The walk computes sums of squares over all paths, one equation at a time.
-Numbers that belong to a path multiply, and paths that meet add. It computes one of two sums:
+Numbers that belong to a path multiply, and paths that meet add. It computes one of three sums:
 
 - Of held activations: `sum_p (a_p x_p)^2`, over the paths whose parameters are left. Slopes are those of the
   network's own values, which are computed beside the sums.
 - Of open activations: `sum_p v_p^2`. Every slope is 1; where an activation chooses, the larger sum goes on.
+- Of a graph: the number of paths from the inputs on which a mask keeps every connection; see `graph_sums`.
 
 Numbers that are neither parameters nor inputs, such as running statistics, count as slopes. Sums carry the
 logarithm of a common factor, since they grow with the width of every layer and would overflow float32.
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
@@ -37,6 +39,12 @@ _SIGNS = ("abs", "neg")
 _STEPS = ("ceil", "floor", "round", "sign", "stop_gradient")
 """Functions whose slope is 0: for paths, their values are numbers like the inputs."""
 _POOLINGS = ("reduce_max", "reduce_window_max")
+_ONE_TO_ONE = (
+    *_STEPS, "atan", "cos", "erf", "integer_pow", "logistic", "sin", "square", "tanh",
+)  # fmt: skip
+"""Activation functions of one value. A path of a graph leads through them, whatever their slope."""
+_NOT_AT_0 = ("cos", "logistic")
+"""Functions that are not 0 at 0: a pruned weight would be a connection again."""
 
 
 class Sums(NamedTuple):
@@ -101,6 +109,31 @@ def open_sums(closed: ClosedJaxpr, squares: Sequence[Array]) -> Sums:
     return _sums(closed, [*values, *[_Value(None)] * inputs], held=False)
 
 
+def graph_sums(closed: ClosedJaxpr, masks: Sequence[Array | None], reached: bool = False) -> Sums:
+    """Return the number of paths from the inputs to each entry of the outputs.
+
+    Paths begin at inputs alone: biases, and all else that is added to values of inputs, begin none. Entries
+    of leaves without a mask are connections. Maxima over windows or axes add the paths of their entries.
+    Where an activation chooses between two values, the larger number goes on.
+
+    Args:
+      closed: a program that takes leaves, then inputs.
+      masks: whether each connection of a leaf is kept, as numbers 1 and 0; `None` for an unmasked leaf.
+      reached: whether a path exists at all is computed instead, as numbers 1 and 0. Nothing overflows or
+        vanishes then, and the gradient by a mask is positive exactly where a connection is on a path.
+
+    Raises:
+      ArgumentError: a program whose paths are not known.
+    """
+    values = [
+        _Value(None) if mask is None else _Value(None, mask, leaves=frozenset([i]))
+        for i, mask in enumerate(masks)
+    ]
+    for number, aval in enumerate(closed.in_avals[len(values) :], start=1):
+        values.append(_Value(None, jnp.ones(aval.shape, jnp.float32), leaves=frozenset([-number])))
+    return _summed(closed, values, _Graph(reached))
+
+
 def added(sums: Sums) -> Sums:
     """Add sums along a leading axis, each of them with its own factor."""
     log = jnp.max(sums.log)
@@ -113,7 +146,10 @@ def _pairs(params: Sequence[Array], left: Sequence[Array]) -> Any:
 
 
 def _sums(closed: ClosedJaxpr, values: Sequence[_Value], held: bool) -> Sums:
-    walk = _Walk(held)
+    return _summed(closed, values, _Walk(held))
+
+
+def _summed(closed: ClosedJaxpr, values: Sequence[_Value], walk: _Walk) -> Sums:
     made = walk.program(closed, values)
     avals = closed.out_avals
     floats = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, jnp.floating)]
@@ -215,11 +251,15 @@ class _Walk:
                 "layer parameters of its own, or use saliency.ntk_sap"
             )
         sums = [self._sums_of(value, atom.aval) for value, atom in zip(taken, eqn.invars, strict=True)]
-        (made,) = bind(eqn, sums)
+        (made,) = bind(eqn, sums, **self._precision(eqn))
         largest = jax.lax.stop_gradient(jnp.max(made, initial=0))
         # The factor is a constant for gradients, too: it cancels in shares of all paths.
         factor = jnp.where(largest > 0, largest, jnp.ones_like(largest))
         return [made / factor], first.log + second.log + jnp.log(factor).astype(jnp.float32)
+
+    def _precision(self, eqn: JaxprEqn) -> dict[str, Any]:
+        """Return the parameters of a product to change; none by default, for the model's own precision."""
+        return {}
 
     def _quotient(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
         above, below = taken
@@ -264,3 +304,103 @@ class _Walk:
                 "the model after its embedding with saliency.path_exclusion"
             )
         return bind(eqn, [self._sums_of(taken[0], eqn.invars[0].aval), *places]), taken[0].log
+
+
+@jax.custom_vjp
+def _reached(sums: Array) -> Array:
+    """Return 1 where a sum over paths is positive, and 0 elsewhere; so does its gradient."""
+    return (sums > 0).astype(sums.dtype)
+
+
+_reached.defvjp(lambda sums: (_reached(sums), None), lambda _, slopes: ((slopes > 0).astype(slopes.dtype),))
+
+
+class _Graph(_Walk):
+    """A walk that counts paths from inputs; their values have leaves of negative numbers."""
+
+    def __init__(self, reached: bool) -> None:
+        super().__init__(held=False)
+        self._of_reached = reached
+
+    def aligned(self, values: Sequence[_Value], avals: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Return counts with one common factor, once what is not of the inputs no longer counts."""
+        log = next((value.log for value in values if _is_of_inputs(value)), None)
+        if log is not None:
+            # A bias is added here, or a bound of a clipped activation: no path from the inputs begins there.
+            pairs = zip(values, avals, strict=True)
+            values = [
+                value if _is_of_inputs(value) else _Value(None, jnp.zeros(aval.shape, jnp.float32), log)
+                for value, aval in pairs
+            ]
+        return super().aligned(values, avals)
+
+    def _sums_of(self, value: _Value, aval: Any) -> Any:
+        if value.unknown is not None:
+            raise ArgumentError(
+                f"model: {value.unknown!r} has no paths to follow; give the model without norms, softmax and "
+                "loops, and with activations such as ReLU or tanh; jaxarch.cost counts effective connections "
+                "of any model"
+            )
+        if value.sums is not None:
+            return value.sums
+        return super()._sums_of(value, aval).astype(jnp.float32)
+
+    def _equation(self, eqn: JaxprEqn, taken: list[_Value]) -> list[_Value]:
+        name, leaves = eqn.primitive.name, frozenset[int]().union(*(value.leaves for value in taken))
+        if name in CALLED:
+            return super()._equation(eqn, taken)
+        if leaves and name in _ONE_TO_ONE and (_is_of_inputs(taken[0]) or name not in _NOT_AT_0):
+            return [taken[0]]
+        is_float = jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)  # type: ignore[attr-defined]
+        if leaves and not is_float:
+            # A comparison may choose between values. It is refused where it goes on as a number.
+            return [_Value(None, leaves=leaves, unknown=name) for _ in eqn.outvars]
+        made = super()._equation(eqn, taken)
+        if not self._of_reached:
+            return made
+        return [
+            value if value.sums is None else dataclasses.replace(value, sums=_reached(value.sums), log=0.0)
+            for value in made
+        ]
+
+    def _linear(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        if eqn.primitive.name not in ("convert_element_type", "reduce_precision"):
+            return super()._linear(eqn, taken)
+        # Counts stay float32, whatever the precision of the model.
+        return self._all(eqn, taken)
+
+    def _product(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        if all(map(_is_of_inputs, taken)):
+            raise ArgumentError(
+                f"model: {eqn.primitive.name!r} multiplies two values of the inputs, as gates and attention "
+                "do, so that paths are not apart; give a model without; jaxarch.cost counts effective "
+                "connections of any model"
+            )
+        first, second = (dataclasses.replace(value, leaves=frozenset()) for value in taken)
+        return super()._product(eqn, [first, second])
+
+    def _precision(self, eqn: JaxprEqn) -> dict[str, Any]:
+        highest = (jax.lax.Precision.HIGHEST,) * 2
+        is_product = eqn.primitive.name in PRODUCTS
+        return {"precision": highest, "preferred_element_type": np.dtype("float32")} if is_product else {}
+
+    def _quotient(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        above, below = taken
+        if below.leaves:
+            raise ArgumentError(
+                "model: it divides by numbers that depend on masked leaves or inputs, as in a layer norm, "
+                "which have no paths to follow; give a model without; jaxarch.cost counts effective "
+                "connections of any model"
+            )
+        return [self._sums_of(above, eqn.invars[0].aval)], above.log
+
+    def _pooling(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        sums = self._sums_of(taken[0], eqn.invars[0].aval)
+        if eqn.primitive.name == "reduce_max":
+            return [jnp.sum(sums, eqn.params["axes"])], taken[0].log
+        params = {name: value for name, value in eqn.params.items() if name != "out_sharding"}
+        return [jax.lax.reduce_window(sums, np.float32(0), jax.lax.add, **params)], taken[0].log
+
+
+def _is_of_inputs(value: _Value) -> bool:
+    return any(number < 0 for number in value.leaves)
