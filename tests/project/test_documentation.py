@@ -268,6 +268,11 @@ def test_the_page_on_comparing_networks_prints_what_it_says():
     assert names["aligned"].cosine == pytest.approx((-0.003, 0.272), abs=0.01)
     shown = np.array(re.findall(r"0\.\d\d", code_blocks("docs/comparing_networks.md", "text")[2]), float)
     assert names["found"].cka.ravel() == pytest.approx(shown, abs=0.02)
+    line = code_blocks("docs/comparing_networks.md", "text")[3].splitlines()[1]  # of the last mask
+    *gaps, density, count = map(float, re.findall(r"-?\d+\.\d+", line))
+    assert names["gaps"] == pytest.approx(gaps, abs=0.1)
+    assert float(names["routes"].density) == pytest.approx(density, abs=0.001)
+    assert float(names["routes"].log_count) == pytest.approx(count, abs=0.2)
 
 
 @pytest.mark.long
