@@ -153,8 +153,9 @@ def paths(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> P
     A connection on no path does nothing to the outputs but add a constant. The share of all others is the
     *effective* density of Vysogorets and Kempe, *Connectivity matters: neural network pruning through the
     lens of effective sparsity*, 2023, https://arxiv.org/abs/2107.02306. `jaxarch.cost` counts effective
-    connections too, of any model and by the values of its weights. Here the mask alone decides: a neuron
-    that only its bias feeds is on no path, and a kept weight of 0 is a connection.
+    connections too, of any model and by the values of its weights, so it may count fewer: a ReLU behind ReLUs
+    whose weights are all negative is always 0. Here the mask alone decides. A neuron that only its bias feeds
+    is on no path, and a kept weight of 0 is a connection.
 
     All entries of unmasked leaves are connections. Biases begin no path: leave them out of the mask, or they
     count as not effective. Two branches of a unit that meet again are two paths. Pooling adds the paths of
