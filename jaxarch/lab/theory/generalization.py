@@ -59,7 +59,7 @@ PIXELS, ORIENTED = "pixels", "oriented"
 FEATURES: dict[str, str] = {"mnist": ORIENTED}
 SUITS_FEATURES: dict[str, dict[str, Any]] = {
     PIXELS: {"pool": 1, "start": 0.2, "widths": (16,)},
-    ORIENTED: {"pool": 4, "start": 0.05, "widths": (24,)},
+    ORIENTED: {"pool": 4, "start": 0.03, "widths": (24,)},
 }
 SUITS: dict[tuple[str, str], dict[str, Any]] = {("mnist", PIXELS): {"pool": 2, "widths": (16, 32)}}
 NEURONS = (100,)
@@ -105,11 +105,11 @@ class Settings(TrainingSettings):
       strengths: factors of a mask's description length, in the loss of the search that shortens it.
       start: the share of the connections with which the search that shortens descriptions begins. Outputs are
         as large as at this share, so a smaller one is closer to counting errors.
-      hard: the inverse temperature of two-temperature's masks in the loss; the search that shortens
-        descriptions ends with it.
+      hard: the inverse temperature of two-temperature's masks in the loss.
       soft: the inverse temperature of the masks that two-temperature's gradient passes through.
-      softest: the soft inverse temperature of the search that shortens descriptions, whose hard temperature
-        begins at 1.
+      softest: the soft inverse temperature of the search that shortens descriptions.
+      hardest: the hard inverse temperature with which this search ends; it begins at 1. Where the last masks
+        are not nearly 0 or 1, reading off undoes a part of what was learned.
       steps: gradient steps.
       rate: learning rate of Adam in two-temperature's searches; it falls to 0 by a cosine.
       rate_at_density: learning rate of Adam in edge-popup.
@@ -130,6 +130,7 @@ class Settings(TrainingSettings):
     hard: float = 50.0
     soft: float = 5.0
     softest: float = 0.1
+    hardest: float = 1000.0
     steps: int = 3000
     rate: float = 0.1
     rate_at_density: float = 0.001
@@ -156,11 +157,14 @@ class Settings(TrainingSettings):
         self.check_numbers(check_share, "densities")
         self.check_numbers(check_strength, "strengths")
         self.check_each(check_share, "start", "held_out", "delta")
-        self.check_each(check_positive, "rate", "rate_at_density", "hard", "soft", "softest")
+        self.check_each(check_positive, "rate", "rate_at_density", "hard", "soft", "softest", "hardest")
         check_temperatures(self.hard, self.soft)
-        for name, hardest in (("1, where its hard temperature begins", 1.0), ("hard", self.hard)):
-            if self.softest > hardest:
-                raise ArgumentError(f"softest: expected at most {name}, got {self.softest}")
+        if self.softest > 1:
+            raise ArgumentError(
+                f"softest: expected at most 1, where its hard temperature begins, got {self.softest}"
+            )
+        if self.hardest < 1:
+            raise ArgumentError(f"hardest: expected at least 1, where it begins, got {self.hardest}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,7 +276,7 @@ def shortest(settings: Settings, strength: float, examples: int, prior: PyTree =
     """Return the search for a mask with a short description: a growing temperature, and a price a nat."""
     hardened = max(round(HARDENED * settings.steps), 1)
     return search.two_temperature(
-        optax.exponential_decay(1.0, hardened, settings.hard, end_value=settings.hard),
+        optax.exponential_decay(1.0, hardened, settings.hardest, end_value=settings.hardest),
         settings.softest,
         weights=Scaled(settings.start),
         mean=_logit(settings.start),
