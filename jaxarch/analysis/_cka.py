@@ -283,15 +283,9 @@ def _scaled(joint: Any, own: Any, others: Any, scales: Any) -> list[np.ndarray]:
 
 
 def _centred(values: Array) -> tuple[Array, Array]:
-    """Return the Gram matrix of some examples' features, centred so that HSIC_1 is an inner product.
+    """Return the centred Gram matrix of some examples' features, and a scale by which these are divided.
 
-    With the diagonal of K set to 0, off the diagonal of U, whose own is 0,
-
-        U(K)_ij = K_ij - sum_l K_il / (n-2) - sum_k K_kj / (n-2) + sum_kl K_kl / ((n-1)(n-2)),
-        HSIC_1(K, L) = sum_ij U(K)_ij U(L)_ij / (n (n-3))
-
-    (Szekely and Rizzo, *Partial distance correlation methods for dissimilarity*, 2014). The features are
-    first divided by the largest of their sizes, which is returned beside the matrix.
+    The scale is the largest of their sizes.
     """
     count = len(values)
     rows = values.reshape(count, -1)
@@ -301,9 +295,21 @@ def _centred(values: Array) -> tuple[Array, Array]:
     # HSIC_1 does not depend on the mean, whose rounding would hide small differences.
     rows = rows / scale
     rows = rows - rows.mean(0, keepdims=True)
-    gram = jnp.matmul(rows, rows.conj().T, precision="highest").real
-    off = 1 - jnp.eye(count, dtype=gram.dtype)
+    return centred_gram(jnp.matmul(rows, rows.conj().T, precision="highest").real), scale
+
+
+def centred_gram(gram: Array) -> Array:
+    """Return Gram matrices, of shape (..., n, n), centred so that HSIC_1 is an inner product.
+
+    With the diagonal of K set to 0, off the diagonal of U, whose own is 0,
+
+        U(K)_ij = K_ij - sum_l K_il / (n-2) - sum_k K_kj / (n-2) + sum_kl K_kl / ((n-1)(n-2)),
+        HSIC_1(K, L) = sum_ij U(K)_ij U(L)_ij / (n (n-3))
+
+    (Szekely and Rizzo, *Partial distance correlation methods for dissimilarity*, 2014).
+    """
+    count = gram.shape[-1]
+    off = jnp.broadcast_to(1 - jnp.eye(count, dtype=gram.dtype), gram.shape)
     gram = gram * off
-    sums = gram.sum(1) / (count - 2)
-    centred = off * (gram - sums[:, None] - sums[None] + sums.sum() / (count - 1))
-    return centred, scale
+    sums = gram.sum(-1, keepdims=True) / (count - 2)
+    return off * (gram - sums - sums.mT + sums.sum((-2, -1), keepdims=True) / (count - 1))

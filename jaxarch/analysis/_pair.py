@@ -50,14 +50,14 @@ def function_and_trees(model: Any, *networks: Any) -> tuple[Callable[..., Any], 
     return problem_function(model, networks[0].params, networks[0].state), leaves
 
 
-def examples_of(batch: PyTree, least: int) -> int:
+def examples_of(batch: PyTree, least: int, name: str = "batches") -> int:
     """Return the number of examples of a batch: the size of the first axis of each leaf."""
-    check_leaves("batches", batch, keys=True)
+    check_leaves(name, batch, keys=True)
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(batch)]
     sizes = {shape[:1] for shape in shapes}
     if len(sizes) != 1 or () in sizes or min(sizes)[0] < least:
         raise ArgumentError(
-            f"batches: expected at least {least} examples along the first axis of each leaf, got shapes "
+            f"{name}: expected at least {least} examples along the first axis of each leaf, got shapes "
             f"{shown(shapes)}; drop a smaller batch, and let the function close over what is no example"
         )
     return min(sizes)[0]

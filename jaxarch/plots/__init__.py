@@ -10,7 +10,13 @@ from jaxarch._internal.errors import from_extra
 
 if TYPE_CHECKING:
     from jaxarch.plots._colour_maps import fields
-    from jaxarch.plots._compared_networks import alignment, barriers, connectivity, similarity
+    from jaxarch.plots._compared_networks import (
+        alignment,
+        barriers,
+        connectivity,
+        kernel_spectra,
+        similarity,
+    )
     from jaxarch.plots._costs import cost
     from jaxarch.plots._critical_differences import ranks
     from jaxarch.plots._gains import trade_off, trade_offs
@@ -39,6 +45,7 @@ __all__ = [
     "cost",
     "curves",
     "fields",
+    "kernel_spectra",
     "layer_densities",
     "magnitudes",
     "plane",
@@ -59,7 +66,7 @@ __all__ = [
 # No file has the name of a function: importing the file would replace the function.
 _FILES = {
     "_colour_maps": ("fields",),
-    "_compared_networks": ("alignment", "barriers", "connectivity", "similarity"),
+    "_compared_networks": ("alignment", "barriers", "connectivity", "kernel_spectra", "similarity"),
     "_costs": ("cost",),
     "_critical_differences": ("ranks",),
     "_gains": ("trade_off", "trade_offs"),

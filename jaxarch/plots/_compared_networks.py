@@ -1,4 +1,4 @@
-"""Figures of networks compared: barriers, similarity of layers, matched units, masks as graphs."""
+"""Figures of networks compared: barriers, similarity of layers, matched units, kernels, masks as graphs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxarch._internal.errors import ArgumentError, check_instance
-from jaxarch.analysis import Alignment, Barrier, Connectivity, Similarity
+from jaxarch.analysis import Alignment, Barrier, Connectivity, Similarity, TangentKernel
 from jaxarch.plots._arguments import array, panels
-from jaxarch.plots._style import COLOURS, LINES, STYLE, NotebookFigure, look, medians
+from jaxarch.plots._style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, look, medians
 
 _ROW, _CELL = 0.24, 0.36
 """Inches of a row of text, and of a cell of a map."""
@@ -66,6 +66,58 @@ def _losses(name: str, value: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             f"{name}: expected losses of shape (points,) or (pairs, points), got shape {losses.shape}"
         )
     return at.reshape(-1, at.shape[-1])[0], np.atleast_2d(losses), np.atleast_1d(heights)
+
+
+def kernel_spectra(found: Mapping[str, TangentKernel], title: str = "") -> Figure:
+    """Draw the eigenvalues of several tangent kernels against their rank, both on logarithmic axes.
+
+    Eigenvalues that are 0 up to rounding are left out, and ranks at which half of the runs have no other.
+
+    Args:
+      found: by name, what `analysis.ntk` returns: of one network, or of many runs as `jax.vmap` returns them.
+        Lines are medians over runs, bands are quartiles. The legend has the effective rank.
+      title: title of the figure.
+
+    Raises:
+      ArgumentError: nothing to draw, or values that are not kernels.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> def apply(params, x):
+      ...     return x @ params["w"]
+      >>> params, x = {"w": jnp.ones(3)}, jnp.diag(jnp.array([1.0, 2.0, 3.0]))
+      >>> figure = jaxarch.plots.kernel_spectra({"linear": jaxarch.analysis.ntk(apply, params, x)})
+      >>> figure.axes[0].lines[0].get_ydata().round(2).tolist()
+      [9.0, 4.0, 1.0]
+    """
+    lines = panels("found", found, "name", _eigenvalues)
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(5.6, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, (values, rank)) in enumerate(lines.items()):
+            look = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)], "lw": 1.6}
+            at = np.arange(1, values.shape[1] + 1)
+            medians(axes, at, values, **look, label=f"{name}: {np.median(rank):.3g}")
+        for which in "xy":
+            log_scale(axes, which)
+        axes.set_xlabel("rank of the eigenvalue")
+        axes.set_ylabel("eigenvalue of the tangent kernel")
+        axes.set_title(title, loc="left")
+        several = any(len(values) > 1 for values, _ in lines.values())
+        axes.legend(title="effective rank, median over runs" if several else "effective rank")
+    return figure
+
+
+def _eigenvalues(name: str, value: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Read a kernel: its eigenvalues of shape (runs, n), NaN where they are 0, and its effective ranks."""
+    check_instance(name, value, TangentKernel, "what analysis.ntk returns")
+    values, rank = (array()(name, of) for of in (value.eigenvalues, value.effective_rank))
+    if not 1 <= values.ndim <= 2 or not values.size:
+        raise ArgumentError(f"{name}: expected eigenvalues of shape (n,) or (runs, n), got {values.shape}")
+    values = np.atleast_2d(values)
+    rounding = values.shape[1] * np.finfo(np.float32).eps * values[:, :1]
+    is_seen = values > rounding
+    return np.where(is_seen & (is_seen.mean(0) > 0.5), values, np.nan), np.atleast_1d(rank)
 
 
 def similarity(found: Similarity, title: str = "") -> Figure:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxarch import ArgumentError, Network, NeuronMask, plots, spectral_network
+from jaxarch.analysis import TangentKernel
 from jaxarch.plots import NotebookFigure
 from jaxarch.plots._strategies import LEAST_MAGNIFICATION, MOST_MAGNIFICATION, crowd
 from jaxarch.plots._style import log_scale, with_indices
@@ -214,6 +215,28 @@ def test_eigenvalues_of_many_runs_or_of_none_are_refused():
         plots.recruited({"these": runs})
     with pytest.raises(ArgumentError, match="networks: expected at least one, got none"):
         plots.recruited({})
+
+
+def test_spectra_of_kernels_are_medians_over_runs_without_what_is_rounding():
+    runs = np.array([[4.0, 1.0, 1e-9], [9.0, 2.0, -1e-9], [16.0, 3.0, 1.0]])
+    found = {"one": TangentKernel(np.eye(3), runs[2]), "many": TangentKernel(np.eye(3), runs)}
+    figure = plots.kernel_spectra(found, title="kernels")
+    (axes,) = figure.axes
+    one, many = axes.lines
+    assert one.get_ydata().tolist() == [16, 3, 1]
+    assert many.get_ydata().tolist() == [9, 2]  # only one run has a third
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert axes.get_legend().get_title().get_text() == "effective rank, median over runs"
+    wanted = float(np.median(TangentKernel(np.eye(3), runs).effective_rank))
+    assert axes.get_legend().get_texts()[1].get_text() == f"many: {wanted:.3g}"
+
+
+@pytest.mark.parametrize(
+    "found", [{}, {"one": np.ones(3)}, {"one": TangentKernel(np.eye(3), np.ones((1, 1, 3)))}]
+)
+def test_other_than_kernels_have_no_spectra(found):
+    with pytest.raises(ArgumentError, match="found: "):
+        plots.kernel_spectra(found)
 
 
 @pytest.mark.long
