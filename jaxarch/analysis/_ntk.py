@@ -127,7 +127,7 @@ def ntk(
     batch_size: int | None = None,
     full: bool = False,
 ) -> TangentKernel:
-    r"""Compute the empirical neural tangent kernel of a network: how examples move together in training.
+    r"""Compute the empirical neural tangent kernel of a network: how training on an example moves others.
 
         tangents = jaxarch.analysis.ntk(apply, params, x, mask=mask, batch_size=100)
         tangents.eigenvalues, tangents.effective_rank, tangents.alignment(y)
@@ -138,17 +138,18 @@ def ntk(
 
     for k outputs. Gradient descent on a loss L with a small learning rate changes the outputs by -Theta dL/df
     times the rate (Jacot, Gabriel and Hongler, *Neural tangent kernel: Convergence and generalization in
-    neural networks*, 2018, https://arxiv.org/abs/1806.07572). K is the mean over outputs, on which wide
-    networks agree.
+    neural networks*, 2018, https://arxiv.org/abs/1806.07572). With growing width, Theta tends to K times the
+    identity over outputs.
 
     With a mask m the network is f(m * w), and J is its gradient with respect to w. This is m * J, so pruned
     connections drop out and the others count as if trained alone. Numbers in a mask enter squared.
 
-    Gradients are of one example and one output at a time, and the largest trees that exist at once are two
-    batches of them (Novak, Sohl-Dickstein and Schoenholz, *Fast finite width neural tangent kernel*, 2022,
-    https://arxiv.org/abs/2206.08720, call this Jacobian contraction). So memory is `2 * batch_size` times the
-    parameters and the kernel, for any number of outputs. Each batch's gradients are computed once more for
-    every batch before it, so use the largest batches that fit.
+    The product of Jacobians is taken batch by batch, output by output and leaf by leaf (Novak, Sohl-Dickstein
+    and Schoenholz, *Fast finite width neural tangent kernel*, 2022, https://arxiv.org/abs/2206.08720, call
+    this Jacobian contraction). About three batches of gradients exist at once. So memory is that of the
+    kernel and of `3 * batch_size` times the parameters, for any number of outputs. The gradients of a batch
+    are computed again for each batch before it, so use the largest batches that fit. The kernel between two
+    sets of examples is a block of the kernel of both together.
 
     Args:
       model: `(params, x) -> outputs`, jittable; or a `Problem` with `predict`, in evaluation mode. Outputs
@@ -324,7 +325,9 @@ def _gram(function: Callable[..., Any], parts: _Parts, outputs: int, size: int, 
 
     def blocks(output: Any) -> list[Array]:
         rows = (places // outputs, places % outputs) if full else (places, jnp.full_like(places, output))
-        return _upper_blocks(function, parts, [*zip(*rows, strict=True)], outputs)
+        batches = [*zip(*rows, strict=True)]
+        upper = (_blocks_from(function, parts, batches[place:], outputs) for place in range(count))
+        return [*itertools.chain.from_iterable(upper)]
 
     def add(total: list[Array], output: Any) -> tuple[list[Array], None]:
         return [one + other for one, other in zip(total, blocks(output), strict=True)], None
@@ -343,16 +346,13 @@ def _gram(function: Callable[..., Any], parts: _Parts, outputs: int, size: int, 
     return (kernel + kernel.T) / (2 * passes)
 
 
-def _upper_blocks(
+def _blocks_from(
     function: Callable[..., Any], parts: _Parts, rows: list[tuple[Array, Array]], outputs: int
 ) -> list[Array]:
-    """Return the products of each batch of rows of the Jacobian with itself and with each later batch."""
-    found, of = [], {"function": function, "outputs": outputs}
-    for place, batch in enumerate(rows):
-        own = _gradients(parts, *batch, **of)
-        found.append(_products(own, own))
-        found += [_products_with(own, parts, *later, **of) for later in rows[place + 1 :]]
-    return found
+    """Return the products of the first batch of rows of the Jacobian with itself and each other batch."""
+    own = _gradients(parts, *rows[0], function=function, outputs=outputs)
+    others = [_products_with(own, parts, *of, function=function, outputs=outputs) for of in rows[1:]]
+    return [_products(own, own), *others]
 
 
 @functools.partial(jax.jit, static_argnames=("function", "outputs"))

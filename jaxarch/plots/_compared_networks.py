@@ -111,9 +111,10 @@ def kernel_spectra(found: Mapping[str, TangentKernel], title: str = "") -> Figur
 def _eigenvalues(name: str, value: Any) -> tuple[np.ndarray, np.ndarray]:
     """Read a kernel: its eigenvalues of shape (runs, n), NaN where they are 0, and its effective ranks."""
     check_instance(name, value, TangentKernel, "what analysis.ntk returns")
-    values, rank = (array()(name, of) for of in (value.eigenvalues, value.effective_rank))
+    values = array()(name, value.eigenvalues)
     if not 1 <= values.ndim <= 2 or not values.size:
         raise ArgumentError(f"{name}: expected eigenvalues of shape (n,) or (runs, n), got {values.shape}")
+    rank = np.asarray(value._replace(eigenvalues=values).effective_rank)
     values = np.atleast_2d(values)
     rounding = values.shape[1] * np.finfo(np.float32).eps * values[:, :1]
     is_seen = values > rounding

@@ -268,11 +268,14 @@ def test_the_page_on_comparing_networks_prints_what_it_says():
     assert names["aligned"].cosine == pytest.approx((-0.003, 0.272), abs=0.01)
     shown = np.array(re.findall(r"0\.\d\d", code_blocks("docs/comparing_networks.md", "text")[2]), float)
     assert names["found"].cka.ravel() == pytest.approx(shown, abs=0.02)
-    line = code_blocks("docs/comparing_networks.md", "text")[3].splitlines()[1]  # of the last mask
+    line = code_blocks("docs/comparing_networks.md", "text")[4].splitlines()[1]  # of the last mask
     *gaps, density, count = map(float, re.findall(r"-?\d+\.\d+", line))
     assert names["gaps"] == pytest.approx(gaps, abs=0.1)
     assert float(names["routes"].density) == pytest.approx(density, abs=0.001)
     assert float(names["routes"].log_count) == pytest.approx(count, abs=0.2)
+    kernels, y = names["kernels"].values(), names["digits"].y[:200]
+    assert [float(of.effective_rank) for of in kernels] == pytest.approx([6.4, 5.1], abs=0.3)
+    assert [float(of.alignment(y)) for of in kernels] == pytest.approx([0.65, 0.63], abs=0.02)
 
 
 @pytest.mark.long
