@@ -266,6 +266,10 @@ def test_a_network_of_a_problem_has_its_own_mask_and_its_state_is_no_parameter()
     found = ntk(problem, network, (X, y)).kernel
     gram = 4 * np.einsum("ip,pa,jp->ij", X, mask["w"].astype(np.float32), X) / 3
     assert np.allclose(found, gram, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ArgumentError, match="mask: a network has its own mask"):
+        ntk(problem, network, (X, y), mask=mask)
+    with pytest.raises(ArgumentError, match=r"network: expected a jaxarch.Network"):
+        ntk(problem, params, (X, y))
 
 
 def test_a_second_equal_call_compiles_nothing():
