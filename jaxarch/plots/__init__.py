@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         alignment,
         barriers,
         connectivity,
+        intrinsic_dimension,
         kernel_spectra,
         similarity,
     )
@@ -45,6 +46,7 @@ __all__ = [
     "cost",
     "curves",
     "fields",
+    "intrinsic_dimension",
     "kernel_spectra",
     "layer_densities",
     "magnitudes",
@@ -66,7 +68,14 @@ __all__ = [
 # No file has the name of a function: importing the file would replace the function.
 _FILES = {
     "_colour_maps": ("fields",),
-    "_compared_networks": ("alignment", "barriers", "connectivity", "kernel_spectra", "similarity"),
+    "_compared_networks": (
+        "alignment",
+        "barriers",
+        "connectivity",
+        "intrinsic_dimension",
+        "kernel_spectra",
+        "similarity",
+    ),
     "_costs": ("cost",),
     "_critical_differences": ("ranks",),
     "_gains": ("trade_off", "trade_offs"),

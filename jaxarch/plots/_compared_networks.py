@@ -1,4 +1,4 @@
-"""Figures of networks compared: barriers, similarity of layers, matched units, kernels, masks as graphs."""
+"""Figures of networks compared: barriers, layers, matched units, kernels, masks as graphs, subspaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxarch._internal.errors import ArgumentError, check_instance
-from jaxarch.analysis import Alignment, Barrier, Connectivity, Similarity, TangentKernel
+from jaxarch.analysis import (
+    Alignment,
+    Barrier,
+    Connectivity,
+    IntrinsicDimension,
+    Similarity,
+    TangentKernel,
+)
 from jaxarch.plots._arguments import array, panels
 from jaxarch.plots._style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, look, medians
 
@@ -253,3 +260,56 @@ def _gaps(name: str, value: Any) -> np.ndarray:
     if gaps.ndim > 1 or not gaps.size:
         raise ArgumentError(f"{name}: expected gaps of shape () or (masks,), got shape {gaps.shape}")
     return np.atleast_1d(gaps)
+
+
+def intrinsic_dimension(
+    found: Mapping[str, IntrinsicDimension], label: str = "score", title: str = ""
+) -> Figure:
+    """Draw the score after training in random subspaces against their dimension, for several networks.
+
+    Args:
+      found: by name, what `analysis.intrinsic_dimension` returns. Lines are medians over seeds, bands are
+        quartiles; a dotted line is the median threshold. The legend has the median of the smallest dimension
+        that reaches it, where a seed that reaches none counts as infinite.
+      label: label of the vertical axis.
+      title: title of the figure.
+
+    Raises:
+      ArgumentError: nothing to draw, or values that are not intrinsic dimensions.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> found = jaxarch.analysis.IntrinsicDimension(
+      ...     np.array([10, 100]), np.array([[0.5], [0.9]]), *np.array([[1.0], [0.9], [100], [200]])
+      ... )
+      >>> figure = jaxarch.plots.intrinsic_dimension({"dense": found})
+      >>> figure.axes[0].get_legend().get_texts()[0].get_text()
+      'dense: 100'
+    """
+    lines = panels("found", found, "name", _scores)
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(5.6, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, of) in enumerate(lines.items()):
+            look: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)]}
+            smallest = np.median(np.where(np.isnan(of.smallest), np.inf, of.smallest))
+            told = f"{smallest:.4g}" if np.isfinite(smallest) else "not reached"
+            medians(axes, of.dimensions, of.scores.T, **look, lw=1.6, label=f"{name}: {told}")
+            axes.axhline(np.median(of.threshold), color=look["color"], ls=":", lw=0.8)
+        axes.set_xscale("log")
+        axes.set_xlabel("dimension of the subspace (line: median over seeds, band: quartiles)")
+        axes.set_ylabel(label)
+        axes.set_title(title, loc="left")
+        axes.legend(title="smallest that reaches the threshold")
+    return figure
+
+
+def _scores(name: str, value: Any) -> IntrinsicDimension:
+    """Read scores of shape (dimensions, seeds), and what belongs to them."""
+    check_instance(name, value, IntrinsicDimension, "what analysis.intrinsic_dimension returns")
+    of = IntrinsicDimension(*(array()(name, part) for part in value))
+    if of.scores.ndim != 2 or not of.scores.size or len(of.scores) != np.size(of.dimensions):
+        raise ArgumentError(
+            f"{name}: expected scores of shape (dimensions, seeds), got shape {of.scores.shape}"
+        )
+    return of

@@ -141,7 +141,7 @@ def own_descent(
     for name in changes:
         if name not in known:
             raise ArgumentError(f"{name}: no such argument; {did_you_mean(name, known)}")
-    given = {name: value for name, value in changes.items() if (name, value) != ("optimizer", None)}
+    given = {name: value for name, value in changes.items() if name != "optimizer" or value is not None}
     # Build a descent only to check the values; fields that are not given get placeholders.
     Descent(**{"optimizer": optax.identity(), "steps": 1, **given})
     each = {
