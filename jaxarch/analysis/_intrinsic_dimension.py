@@ -152,7 +152,7 @@ def intrinsic_dimension(
     descent = own_descent({"optimizer": optimizer})
     scored = _scored(problem, score)
     rows = _rows(problem, rows)
-    given = None if baseline is None else _checked_baseline(baseline, len(keys))
+    reference = None if baseline is None else _checked_baseline(baseline, len(keys))
     network, kept = _networks(problem, len(keys), mask, start)
     if sizes[-1] > kept.min():
         raise ArgumentError(
@@ -175,8 +175,8 @@ def intrinsic_dimension(
         return np.where(np.asarray(found.info.failed_at) < 0, values, np.nan)
 
     each = np.arange(len(keys))
-    if given is None:
-        given = _above_zero(run("direct", direct_training(start), each))
+    if reference is None:
+        reference = _above_zero(run("direct", direct_training(start), each))
     make = partial(_at, sizes[-1], slots_for(int(kept.max())), start, descent)
     of_all = run(
         "subspaces",
@@ -185,10 +185,10 @@ def intrinsic_dimension(
         jnp.repeat(jnp.asarray(sizes, jnp.int32), len(keys)),
     )
     scores = of_all.reshape(len(sizes), len(keys))
-    threshold = share * given
+    threshold = share * reference
     reached = scores >= threshold
     smallest = np.where(reached.any(0), np.asarray(sizes)[reached.argmax(0)], np.nan)
-    return IntrinsicDimension(np.asarray(sizes), scores, given, threshold, smallest, kept)
+    return IntrinsicDimension(np.asarray(sizes), scores, reference, threshold, smallest, kept)
 
 
 def _at(length: int, slots: int, start: From, descent: Any, dimension: Any) -> Training:

@@ -281,10 +281,9 @@ def _mixed(values: Array, angles: Array, count: Array) -> Array:
     for bit in range(slots.bit_length() - 1):
         first, second = jnp.moveaxis(values.reshape(-1, 2, 1 << bit), 1, 0)
         is_pair = places.reshape(-1, 2, 1 << bit)[:, 1] < count
-        if bit:
-            cos = sin = np.asarray(math.sqrt(0.5), values.dtype)
-        else:
-            cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
+        # The butterflies of neighbours are part of their rotation by a random angle.
+        turn = jnp.asarray(math.pi / 4, angles.dtype) if bit else angles[:, None]
+        cos, sin = jnp.cos(turn), jnp.sin(turn)
         turned = [
             jnp.where(is_pair, cos * first + sin * second, first),
             jnp.where(is_pair, sin * first - cos * second, second),

@@ -88,6 +88,9 @@ EXPERIMENTS = {
     "analysis.robustness": (
         "how far pixels may change before the class does, proven and attacked, against density and method"
     ),
+    "analysis.intrinsic_dimension": (
+        "the smallest random subspace in which a mask learns almost as well, against density and method"
+    ),
     "theory.temperature_ratio": (
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),
