@@ -63,6 +63,7 @@ def masked(dimension, begin="cold"):
     return jax.jit(lambda key: in_subspace(dimension, begin)(key, CONVEX, network))(KEYS[0])
 
 
+@pytest.mark.long
 def test_a_quadratic_loss_is_minimized_by_the_projection_of_its_minimum():
     training, key = in_subspace(5), KEYS[0]
     found = jax.jit(lambda key: training(key, CONVEX))(key)
@@ -89,6 +90,7 @@ def test_all_dimensions_reach_what_training_of_all_kept_weights_reaches():
     np.testing.assert_allclose(params["kernel"], jnp.where(MASK, TARGET[:16].reshape(4, 4), 0), atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_warm_start_moves_from_the_found_weights():
     given = start(jax.random.key(7))[0]
     few = Network(given, {"kernel": MASK, "bias": None}, {})

@@ -276,6 +276,7 @@ def test_the_page_on_comparing_networks_prints_what_it_says():
     kernels, y = names["kernels"].values(), names["digits"].y[:200]
     assert [float(of.effective_rank) for of in kernels] == pytest.approx([6.4, 5.1], abs=0.3)
     assert [float(of.alignment(y)) for of in kernels] == pytest.approx([0.65, 0.63], abs=0.02)
+    assert [of.smallest.tolist() for of in names["dimensions"].values()] == [[120, 120], [120, 120]]
 
 
 @pytest.mark.long
