@@ -291,11 +291,11 @@ def intrinsic_dimension(
         figure = NotebookFigure(figsize=(5.6, 3.4), layout="constrained")
         axes = figure.subplots()
         for index, (name, of) in enumerate(lines.items()):
-            look: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)]}
+            drawn = look(index)
             smallest = np.median(np.where(np.isnan(of.smallest), np.inf, of.smallest))
             told = f"{smallest:.4g}" if np.isfinite(smallest) else "not reached"
-            medians(axes, of.dimensions, of.scores.T, **look, lw=1.6, label=f"{name}: {told}")
-            axes.axhline(np.median(of.threshold), color=look["color"], ls=":", lw=0.8)
+            medians(axes, of.dimensions, of.scores.T, **drawn, lw=1.6, label=f"{name}: {told}")
+            axes.axhline(np.median(of.threshold), color=drawn["color"], ls=":", lw=0.8)
         axes.set_xscale("log")
         axes.set_xlabel("dimension of the subspace (line: median over seeds, band: quartiles)")
         axes.set_ylabel(label)
