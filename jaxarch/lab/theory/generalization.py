@@ -56,18 +56,21 @@ from jaxarch.masks import check_temperatures
 from jaxarch.theory.generalization import relaxed_length
 
 PIXELS, ORIENTED = "pixels", "oriented"
-FEATURES: dict[str, str] = {"mnist": ORIENTED}
+FEATURES: dict[str, str] = {"mnist": ORIENTED, "cifar10": ORIENTED}
 SUITS_FEATURES: dict[str, dict[str, Any]] = {
     PIXELS: {"pool": 1, "start": 0.2, "widths": (16,)},
     ORIENTED: {"pool": 4, "start": 0.03, "widths": (24,)},
 }
-SUITS: dict[tuple[str, str], dict[str, Any]] = {("mnist", PIXELS): {"pool": 2, "widths": (16, 32)}}
+SUITS: dict[tuple[str, str], dict[str, Any]] = {
+    ("mnist", PIXELS): {"pool": 2, "widths": (16, 32)},
+    ("cifar10", ORIENTED): {"start": 0.05, "widths": (128,)},
+}
 NEURONS = (100,)
 """Defaults per data set and features, used where the user sets nothing; data sets without an entry have those
 of the features, and pixels. `NEURONS` are the widths of an mlp."""
 HARDENED = 0.8
 """Share of the steps after which the hard temperature has reached its last value."""
-SURPRISE = 0.01
+SURPRISE = 0.001
 """Prior probability that a connection differs from the mask found on half of the rows."""
 SPREAD = 0.5
 """Standard deviation of the initial scores of the search that shortens descriptions."""
@@ -101,8 +104,9 @@ class Settings(TrainingSettings):
       features: inputs of the parent: `pixels`, or `oriented` edges and bars, a fixed measurement.
       pool: side of the windows in which pixels are averaged, or of which edges and bars are the largest; 1
         leaves pixels as they are.
-      densities: shares of the connections that edge-popup and two-temperature keep.
+      densities: shares of the connections that edge-popup and two-temperature keep; none leaves both out.
       strengths: factors of a mask's description length, in the loss of the search that shortens it.
+      half_strength: this factor where half of the rows find a prior, whose own length costs nothing.
       start: the share of the connections with which the search that shortens descriptions begins. Outputs are
         as large as at this share, so a smaller one is closer to counting errors.
       hard: the inverse temperature of two-temperature's masks in the loss.
@@ -126,6 +130,7 @@ class Settings(TrainingSettings):
     pool: int = 0
     densities: tuple[float, ...] = (0.2, 0.05)
     strengths: tuple[float, ...] = (1.0, 3.0)
+    half_strength: float = 0.1
     start: float = 0.0
     hard: float = 50.0
     soft: float = 5.0
@@ -154,8 +159,10 @@ class Settings(TrainingSettings):
         check_room(self.seeds, self.steps)
         self.check_each(check_count, "widths", "pool", "steps", "choices")
         self.check_numbers(check_positive, "factors")
-        self.check_numbers(check_share, "densities")
+        if self.densities:
+            self.check_numbers(check_share, "densities")
         self.check_numbers(check_strength, "strengths")
+        self.check_each(check_strength, "half_strength")
         self.check_each(check_share, "start", "held_out", "delta")
         self.check_each(check_positive, "rate", "rate_at_density", "hard", "soft", "softest", "hardest")
         check_temperatures(self.hard, self.soft)
@@ -345,7 +352,7 @@ def _of_search(
     made = [_certified(name, network, problem, settings)]
     if name == SHORT:
         first, second = task.halves
-        before = shortest(settings, asked, len(first))
+        before = shortest(settings, settings.half_strength, len(first))
         on_first = dataclasses.replace(problem, train=first)
         half, _ = over_seeds(before, keys, on_first, name=f"half the rows {asked:g}", **options)
         prior = jax.tree.map(lambda kept: jnp.where(kept, 1 - SURPRISE, SURPRISE), half.mask)
