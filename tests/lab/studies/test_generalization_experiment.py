@@ -103,6 +103,14 @@ def test_a_constant_picture_has_neither_edges_nor_bars():
     np.testing.assert_allclose(found, 0, atol=1e-6)
 
 
+def test_colours_are_six_more_features():
+    red = np.zeros((1, 4, 4, 3), np.uint8)
+    red[..., 0] = 255
+    dark = [(0, 0.5, 0, 0, 0, 0), (1 / 6, 1 / 3, 0.5, 0, 0, 0.25)]
+    for picture, expected in zip((0 * red, red), dark, strict=True):
+        np.testing.assert_allclose(oriented(picture)[0, 0, 0], [0] * 16 + [*expected], atol=1e-6)
+
+
 def test_features_of_a_picture_depend_on_no_other_picture():
     digits = load_images("digits").x[:5]
     np.testing.assert_array_equal(oriented(digits)[2:3], oriented(digits[2:3]))
@@ -203,6 +211,28 @@ def test_a_prior_from_half_is_judged_by_the_other_half(monkeypatch, tmp_path):
     rows = dict(judged)[HALF]
     np.testing.assert_array_equal(np.sort(rows), np.sort(halves[1]))
     assert not np.intersect1d(rows, halves[0]).size
+
+
+@pytest.mark.long
+def test_a_prior_is_found_at_a_price_of_its_own_on_half_of_the_rows(monkeypatch, tmp_path):
+    prices = []
+
+    def shortest(settings, strength, examples, prior=None):
+        prices.append((strength, examples, prior is not None))
+        return own(settings, strength, examples, prior)
+
+    own = generalization.shortest
+    monkeypatch.setattr(generalization, "shortest", shortest)
+    settings = dataclasses.replace(FEW, steps=10, densities=(), strengths=(2.0,), half_strength=0.5)
+    run_in(tmp_path, generalization.EXPERIMENT, settings)
+    every = len(prepare(settings.complete()).problems[1.0].training_rows())
+    assert {*prices} == {(2.0, every, False), (0.5, (every + 1) // 2, False), (2.0, every, True)}
+
+
+@pytest.mark.parametrize("setting", [{"softest": 1.5}, {"hardest": 0.5}])
+def test_temperatures_on_the_wrong_side_of_the_first_are_refused(setting):
+    with pytest.raises(jaxarch.ArgumentError, match=next(iter(setting))):
+        dataclasses.replace(FEW.complete(), **setting).check()
 
 
 @pytest.mark.long
