@@ -97,7 +97,9 @@ def connectivity(
       outputs: the axis of the outputs, -1 for kernels (..., inputs, outputs) as in Flax, 0 for (outputs,
         inputs, ...) as in PyTorch; or axes by path. All other axes are inputs: every tap of a convolution
         kernel is an input of its own, as in the code of Hoang et al. For links between channels, pass
-        `kernel.any((0, 1))`. Leaves with two axes need no axis, and have their outputs last. All others do.
+        `kernel.any((0, 1))`. All outputs of a grouped convolution count as reading the same inputs: pass each
+        group's kernel by itself. Leaves with two axes need no axis, and have their outputs last. All others
+        do.
       stacked: leaves with a first axis of layers, by path. Each layer is a graph of its own, `path[0]` first.
 
     Returns:
@@ -160,7 +162,8 @@ def paths(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> P
     All entries of unmasked leaves are connections. Biases begin no path: leave them out of the mask, or they
     count as not effective. Two branches of a unit that meet again are two paths. Pooling adds the paths of
     the entries of its windows, by maxima or means. Where an activation chooses between two values, as leaky
-    ReLU and maxout do, the larger number goes on. A kernel of a convolution counts at all its places.
+    ReLU and maxout do, the larger number goes on. If a gate of its own chooses by a comparison, its paths are
+    among them. A kernel of a convolution counts at all its places.
 
     Args:
       model: a function `(tree, *inputs) -> outputs`, in evaluation mode; or a network of one run. It consists
@@ -203,6 +206,7 @@ def paths(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> P
         raise ArgumentError("mask: expected at least one masked leaf, got none")
     one = _one_example(inputs)
     check_leaves("tree", tree, keys=True)
+    check_distinct("tree", tree)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
     leaves, structure = jax.tree.flatten((shapes, one))
     log_count, effective = _found(

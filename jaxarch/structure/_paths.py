@@ -45,6 +45,8 @@ _ONE_TO_ONE = (
 """Activation functions of one value. A path of a graph leads through them, whatever their slope."""
 _NOT_AT_0 = ("cos", "logistic")
 """Functions that are not 0 at 0: a pruned weight would be a connection again."""
+_COMPARISONS = ("and", "eq", "ge", "gt", "is_finite", "le", "lt", "ne", "not", "or", "xor")
+"""Functions whose truth values choose between others."""
 
 
 class Sums(NamedTuple):
@@ -114,7 +116,8 @@ def graph_sums(closed: ClosedJaxpr, masks: Sequence[Array | None], reached: bool
 
     Paths begin at inputs alone: biases, and all else that is added to values of inputs, begin none. Entries
     of leaves without a mask are connections. Maxima over windows or axes add the paths of their entries.
-    Where an activation chooses between two values, the larger number goes on.
+    Where an activation chooses between two values, the larger number goes on. That of the value which chooses
+    counts among them.
 
     Args:
       closed: a program that takes leaves, then inputs.
@@ -155,7 +158,7 @@ def _summed(closed: ClosedJaxpr, values: Sequence[_Value], walk: _Walk) -> Sums:
     floats = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, jnp.floating)]
     if not floats:
         raise ArgumentError("outputs: expected floating-point arrays, got none")
-    arrays, log = walk.aligned([made[i] for i in floats], [avals[i] for i in floats])
+    arrays, log = walk.ends([made[i] for i in floats], [avals[i] for i in floats])
     return Sums(arrays, jnp.asarray(log))
 
 
@@ -178,6 +181,10 @@ class _Walk:
             made = self._equation(eqn, [read(atom) for atom in eqn.invars])
             known.update(zip(eqn.outvars, made, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
+
+    def ends(self, values: Sequence[_Value], avals: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Return the sums of the outputs, as `aligned` does."""
+        return self.aligned(values, avals)
 
     def aligned(self, values: Sequence[_Value], avals: Sequence[Any]) -> tuple[list[Any], Any]:
         """Return sums with one common factor, and its logarithm."""
@@ -322,6 +329,12 @@ class _Graph(_Walk):
         super().__init__(held=False)
         self._of_reached = reached
 
+    def ends(self, values: Sequence[_Value], avals: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Return the counts of the outputs, which are 0 if none depends on the inputs."""
+        if not any(map(_is_of_inputs, values)):
+            return [jnp.zeros(aval.shape, jnp.float32) for aval in avals], 0.0
+        return super().ends(values, avals)
+
     def aligned(self, values: Sequence[_Value], avals: Sequence[Any]) -> tuple[list[Any], Any]:
         """Return counts with one common factor, once what is not of the inputs no longer counts."""
         log = next((value.log for value in values if _is_of_inputs(value)), None)
@@ -354,7 +367,8 @@ class _Graph(_Walk):
         is_float = jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)  # type: ignore[attr-defined]
         if leaves and not is_float:
             # A comparison may choose between values. It is refused where it goes on as a number.
-            return [_Value(None, leaves=leaves, unknown=name) for _ in eqn.outvars]
+            sums, log = self._compared(eqn, taken)
+            return [_Value(None, of, log, leaves, name) for of in sums]
         made = super()._equation(eqn, taken)
         if not self._of_reached:
             return made
@@ -362,6 +376,30 @@ class _Graph(_Walk):
             value if value.sums is None else dataclasses.replace(value, sums=_reached(value.sums), log=0.0)
             for value in made
         ]
+
+    def _compared(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        """Return the larger counts of the values that are compared; `None` for what is no comparison."""
+        name = eqn.primitive.name
+        is_known = all(value.sums is not None for value in taken if value.leaves)
+        if name not in (*_COMPARISONS, *MOVES) or not is_known:
+            return [None] * len(eqn.outvars), 0.0
+        sums, log = self._all(eqn, [dataclasses.replace(value, unknown=None) for value in taken])
+        return (bind(eqn, sums) if name in MOVES else [functools.reduce(jnp.maximum, sums)]), log
+
+    def _choice(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
+        """Take the largest counts, among them those of the value that chooses."""
+        which, *others = taken
+        if eqn.primitive.name != "select_n" or not which.leaves:
+            return super()._choice(eqn, taken)
+        by_weights = any(map(_is_of_inputs, others)) and not _is_of_inputs(which)
+        if which.sums is None or by_weights:
+            raise ArgumentError(
+                f"model: {which.unknown!r} chooses between values, with no paths to follow; give a model "
+                "without; jaxarch.cost counts effective connections of any model"
+            )
+        # A gate of its own leads to the outputs too; that of a leaky ReLU counts as the value behind it.
+        sums, log = self._all(eqn, [dataclasses.replace(which, unknown=None), *others])
+        return [functools.reduce(jnp.maximum, sums)], log
 
     def _linear(self, eqn: JaxprEqn, taken: list[_Value]) -> tuple[list[Any], Any]:
         if eqn.primitive.name not in ("convert_element_type", "reduce_precision"):

@@ -304,6 +304,51 @@ def test_paths_follow_what_a_model_does_with_its_values(activation, number):
     assert np.exp(found.log_count) == pytest.approx(number)
 
 
+def gated(model):
+    params = {"gate": jnp.ones((2, 3)), "a": jnp.ones((2, 3)), "b": jnp.ones((3, 1))}
+    mask = {
+        "gate": jnp.array([[True, False, False]] * 2),
+        "a": jnp.array([[True, True, False]] * 2),
+        "b": jnp.ones((3, 1), bool),
+    }
+    return paths(model, params, jnp.ones((1, 2)), mask=mask)
+
+
+@pytest.mark.parametrize(
+    "is_open",
+    [
+        lambda gate: gate > 0,
+        lambda gate: ~(gate <= 0) & jnp.isfinite(gate),
+        lambda gate: jnp.concatenate([gate[:, :1] > 0, gate[:, 1:] > 0], 1),
+    ],
+)
+def test_a_gate_that_chooses_by_a_comparison_is_on_paths(is_open):
+    # Removing its connections closes the first unit, which changes the output.
+    found = gated(lambda p, x: jnp.where(is_open(x @ p["gate"]), x @ p["a"], 0) @ p["b"])
+    assert found.effective["gate"].tolist() == [[True, False, False]] * 2
+    assert found.effective["a"].tolist() == [[True, True, False]] * 2
+    assert found.effective["b"].ravel().tolist() == [True, True, False]
+    assert np.exp(found.log_count) == pytest.approx(4)  # the larger number of gate and value
+
+
+@pytest.mark.parametrize(
+    ("is_open", "message"),
+    [
+        (lambda p, x: jnp.broadcast_to((x @ p["gate"] > 0).any(), (1, 3)), "'broadcast_in_dim' chooses"),
+        (lambda p, x: (x @ p["gate"]).astype(int) > 0, "'gt' chooses between values"),
+        (lambda p, x: p["gate"][:1] > 0, "'gt' chooses between values"),
+    ],
+)
+def test_gates_without_paths_are_refused(is_open, message):
+    with pytest.raises(ArgumentError, match=f"^model: {message}"):
+        gated(lambda p, x: jnp.where(is_open(p, x), x @ p["a"], 0) @ p["b"])
+
+
+def test_an_output_that_reads_no_input_has_no_paths():
+    for found in (of_small(lambda p, x: p["b"]), of_small(lambda p, x: jnp.ones((1, 2)))):
+        assert (found.log_count, found.density) == (-np.inf, 0)
+
+
 def test_weights_of_fewer_bits_are_still_pruned():
     found = of_small(lambda p, x: x @ jnp.sign(p["a"]) @ p["b"].astype(jnp.bfloat16).astype(jnp.float32))
     assert np.exp(found.log_count) == pytest.approx(8)
@@ -344,6 +389,14 @@ def test_inputs_and_masks_that_do_not_fit_are_refused():
         of_small(lambda p, x: p["a"][x] @ p["b"], jnp.int32)
     with pytest.raises(ArgumentError, match=r"^mask: the model has no parameter 'd'"):
         paths(with_skip, PARAMS, X, mask={"d": np.ones((2, 2), bool)})
+    same_paths = {"a/b": jnp.ones((2, 3)), "a": {"b": jnp.ones((2, 3))}}
+    with pytest.raises(ArgumentError, match=r"^tree: two leaves have the same path"):
+        paths(
+            lambda p, x: x @ p["a"]["b"] + p["a/b"][:1],
+            same_paths,
+            X[:, :2],
+            mask={"a/b": None, "a": {"b": jnp.ones((2, 3), bool)}},
+        )
     with pytest.raises(ArgumentError, match=r"^mask: expected booleans, got float32"):
         paths(with_skip, PARAMS, X, mask=PARAMS)
     with pytest.raises(ArgumentError, match=r"^mask: expected at least one masked leaf"):
