@@ -94,10 +94,11 @@ class TangentKernel(NamedTuple):
 
         Returns:
           A scalar, at most 1 up to rounding and near 0 if kernel and labels are unrelated; for the kernels of
-          many runs, one a run. NaN for one class only.
+          many runs, one a run. NaN if the kernel or that of the labels is constant off its diagonal up to
+          rounding, as for one class only, or for a class for each example.
 
         Raises:
-          ArgumentError: labels of another number of examples, or fewer than 4.
+          ArgumentError: labels of another number of examples, or fewer than 4; classes of shape (n, 1).
         """
         labels, count = as_array("labels", labels), self.kernel.shape[-1]
         check_array("labels", labels, real=True)
@@ -106,16 +107,33 @@ class TangentKernel(NamedTuple):
                 f"labels: expected those of n >= {LEAST} examples, a kernel of shape (n, n), got shapes "
                 f"{labels.shape} and {self.kernel.shape}"
             )
-        wide = self.kernel.dtype
-        if labels.ndim == 1 and not jnp.issubdtype(labels.dtype, jnp.inexact):
-            target = (labels[:, None] == labels[None]).astype(wide)
-        else:
-            rows = labels.reshape(count, -1).astype(wide)
-            rows = rows / _scale(rows)
-            target = jnp.matmul(rows, rows.T, precision="highest")
-        one, other = (centred_gram(of / _scale(of)) for of in (self.kernel, target))
-        own, others = (jnp.sqrt((of**2).sum((-2, -1))) for of in (one, other))
-        return (one * jnp.broadcast_to(other, one.shape)).sum((-2, -1)) / (own * others)
+        if labels.ndim > 1 and labels.size == count and not jnp.issubdtype(labels.dtype, jnp.inexact):
+            raise ArgumentError(
+                f"labels: expected classes of shape ({count},), or targets of floating-point numbers, got "
+                f"{labels.dtype} of shape {labels.shape}; flatten them, or convert them"
+            )
+        return automatic(_alignment, self.kernel, labels)
+
+
+def _alignment(kernel: Array, labels: Array) -> Array:
+    """Return `TangentKernel.alignment`."""
+    if labels.ndim == 1 and not jnp.issubdtype(labels.dtype, jnp.inexact):
+        target = (labels[:, None] == labels[None]).astype(kernel.dtype)
+    else:
+        rows = labels.reshape(len(labels), -1).astype(kernel.dtype)
+        rows = rows / _scale(rows)
+        target = jnp.matmul(rows, rows.T, precision="highest")
+    (one, own), (other, others) = map(_centred, (kernel, target))
+    return (one * jnp.broadcast_to(other, one.shape)).sum((-2, -1)) / (own * others)
+
+
+def _centred(gram: Array) -> tuple[Array, Array]:
+    """Return a centred Gram matrix and its norm, NaN if nothing but rounding is left of it."""
+    gram = gram / _scale(gram)
+    centred = centred_gram(gram)
+    off_diagonal = jnp.where(jnp.broadcast_to(jnp.eye(gram.shape[-1], dtype=bool), gram.shape), 0, gram)
+    before, after = (jnp.sqrt((of**2).sum((-2, -1))) for of in (off_diagonal, centred))
+    return centred, jnp.where(after > 16 * jnp.finfo(gram.dtype).eps * before, after, jnp.nan)
 
 
 def ntk(
@@ -153,7 +171,8 @@ def ntk(
 
     Args:
       model: `(params, x) -> outputs`, jittable; or a `Problem` with `predict`, in evaluation mode. Outputs
-        are one array of real numbers of shape (n, ...). Each must depend on its own example alone.
+        are one array of real numbers of shape (n, ...). Each must depend on its own example alone. The
+        function is compiled once, so it must be pure: pass what changes between calls as `params` or `x`.
       params: the parameters, any pytree; for a problem, a `Network` of one run, which has its own mask and
         state. Leaves that are not floating point are constants.
       x: n examples along the first axis of each leaf; for a problem, a pair (x, y) as its `gather` returns.

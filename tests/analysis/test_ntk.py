@@ -335,6 +335,26 @@ def test_two_classes_align_like_signs_and_a_perfect_kernel_by_1():
     assert np.isnan(found.alignment(np.zeros(6, int)))
 
 
+@pytest.mark.parametrize("count", [7, 16])  # sums over these counts are rounded
+def test_what_is_constant_up_to_rounding_aligns_with_nothing(count):
+    varied = np.arange(count) % 2
+    one_class, constant = of_kernel(np.outer(varied, varied)), of_kernel(np.full((count, count), 0.3))
+    assert np.isnan(one_class.alignment(np.zeros(count, int)))
+    assert np.isnan(constant.alignment(varied))
+    assert np.isnan(constant.alignment(np.zeros(count, int)))
+    assert np.isnan(one_class.alignment(np.arange(count)))  # each example is a class
+    assert np.isclose(one_class.alignment(varied), one_class.alignment(varied == 0))
+
+
+def test_labels_that_are_split_over_explicit_axes_align_as_others():
+    labels = np.arange(8) % 2
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        found = ntk(scalar, W, drawn(1, 8, 4))
+        split = jax.device_put(labels, jax.NamedSharding(mesh, jax.P("d")))
+        assert np.isclose(found.alignment(split), found.alignment(labels), rtol=1e-5)
+
+
 def scalar(params, x):
     return x @ params["w"]
 
@@ -378,6 +398,10 @@ W = {"w": np.ones(4, np.float32)}
         (lambda: ntk(scalar, W, X).alignment(np.zeros(6, int)), "labels: expected those of n >= 4 examples"),
         (lambda: ntk(scalar, W, X[:3]).alignment(np.arange(3)), "labels: expected those of n >= 4 examples"),
         (lambda: ntk(scalar, W, X).alignment(1j * X), "labels: expected an array of numbers"),
+        (
+            lambda: ntk(scalar, W, X).alignment(np.zeros((7, 1), int)),
+            r"labels: expected classes of shape \(7,\), or targets of floating-point numbers, got int",
+        ),
     ],
 )
 def test_what_has_no_kernel_is_refused(call, message):
