@@ -187,7 +187,8 @@ def ntk(
     Raises:
       ArgumentError: no example; parameters or outputs that are complex or without floating-point numbers; a
         mask that does not fit, or beside a network; outputs that depend on other examples, as with batch
-        statistics. If these are traced, the kernel is NaN.
+        statistics. If these are traced, the kernel is NaN. One gradient of the first 8 examples tells, and
+        differences below 5% of its largest entry pass as rounding.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch

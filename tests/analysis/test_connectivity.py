@@ -1,5 +1,7 @@
 """A mask's layers are bipartite graphs with known spectra; its paths are those of products of matrices."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -278,6 +280,8 @@ def test_a_network_is_measured_with_its_own_mask():
     found = paths(network, problem)
     first, second = (np.asarray(leaf).astype(int) for leaf in jax.tree.leaves(network.mask))
     assert np.exp(found.log_count) == pytest.approx((second @ first).sum(), rel=1e-5)
+    with pytest.raises(ArgumentError, match=r"^mask: the network has its own mask"):
+        paths(network, problem, mask=network.mask)
 
 
 def of_small(model, dtype=jnp.float32):
@@ -302,6 +306,25 @@ def of_small(model, dtype=jnp.float32):
 def test_paths_follow_what_a_model_does_with_its_values(activation, number):
     found = of_small(lambda p, x: activation(x @ p["a"]) @ p["b"])
     assert np.exp(found.log_count) == pytest.approx(number)
+
+
+def test_paths_to_all_outputs_add():
+    found = of_small(lambda p, x: (x @ p["a"], {"of b": x @ p["a"] @ p["b"]}))
+    assert np.exp(found.log_count) == pytest.approx(4 + 8)
+
+
+@pytest.mark.long
+def test_a_skip_beside_a_deep_network_is_effective():
+    params = {f"{layer:02}": jnp.ones((100, 100)) for layer in range(30)}
+
+    def model(params, x):
+        skip, *others = params.values()
+        return functools.reduce(lambda values, kernel: jnp.tanh(values @ kernel), others, x) + x @ skip
+
+    mask = {name: np.ones((100, 100), bool) for name in params}
+    mask["29"][:, 1:] = False  # only the skip leads to the other outputs
+    found = paths(model, params, jnp.ones((1, 100)), mask=mask)
+    assert all(np.array_equal(found.effective[name], leaf) for name, leaf in mask.items())
 
 
 def gated(model):
@@ -382,6 +405,11 @@ def test_masks_that_are_split_over_explicit_axes_are_measured_as_others():
 def test_models_without_paths_are_refused(activation, message):
     with pytest.raises(ArgumentError, match=f"^{message}"):
         of_small(lambda p, x: activation(x @ p["a"]) @ p["b"])
+
+
+def test_a_function_of_weights_that_is_not_0_at_a_pruned_one_is_refused():
+    with pytest.raises(ArgumentError, match=r"^model: 'cos' has no paths to follow"):
+        of_small(lambda p, x: x @ jnp.cos(p["a"]) @ p["b"])
 
 
 def test_inputs_and_masks_that_do_not_fit_are_refused():

@@ -225,6 +225,24 @@ def test_batch_statistics_are_refused_and_traced_ones_have_no_kernel(head):
 
 
 @pytest.mark.long
+def test_examples_that_mix_behind_the_first_ones_are_refused():
+    def model(params, x):
+        return jnp.where(jnp.arange(len(x)) < 4, x @ params, (x @ params).sum())
+
+    with pytest.raises(ArgumentError, match="model: gradients of a batch's outputs differ from"):
+        ntk(model, jnp.ones(4), X)
+
+
+@pytest.mark.long
+def test_a_weight_that_is_nan_makes_the_kernel_nan_unless_it_is_pruned():
+    params = {"in": PARAMS["in"], "out": PARAMS["out"].copy()}
+    params["out"][0, 0] = np.nan
+    mask = {"in": {"w": None, "b": None}, "out": ~np.isnan(params["out"])}
+    assert np.isnan(ntk(mlp, params, X).kernel).all()
+    assert np.isfinite(ntk(mlp, params, X, mask=mask).kernel).all()
+
+
+@pytest.mark.long
 def test_an_nnx_model_in_evaluation_mode_is_a_function_like_others():
     class Model(nnx.Module):
         def __init__(self, rngs):
@@ -310,6 +328,10 @@ def test_the_condition_number_and_the_effective_rank_are_of_the_eigenvalues():
     assert np.isinf(of_kernel(np.zeros((5, 5))).condition_number)
     assert float(of_kernel(np.zeros((5, 5))).effective_rank) == 0
     assert np.isnan(of_kernel(np.full((5, 5), np.nan)).effective_rank)
+    # Eigenvalues of 0 may come out a little above or below.
+    rounded = TangentKernel(jnp.eye(3), jnp.array([1.0, 1.0, -1e-3]))
+    assert float(rounded.effective_rank) == pytest.approx(2, rel=1e-5)
+    assert np.isinf(rounded._replace(eigenvalues=jnp.array([1.0, 1.0, 1e-9])).condition_number)
 
 
 @pytest.mark.long
@@ -393,6 +415,15 @@ W = {"w": np.ones(4, np.float32)}
         (lambda: ntk(scalar, W, X, mask={"v": W["w"]}), "mask: the model has no parameter 'v'"),
         (lambda: ntk(scalar, W, X, mask={"w": W["w"][:2]}), "mask: leaf 'w' has shape"),
         (lambda: ntk(scalar, W, X, mask={"w": W["w"] * 1j}), "mask: w: expected an array of numbers"),
+        (
+            lambda: ntk(
+                lambda p, x: x @ p["a/b"] + x @ p["a"]["b"],
+                {"a/b": W["w"], "a": {"b": W["w"]}},
+                X,
+                mask={"a/b": W["w"] > 0, "a": {"b": None}},
+            ),
+            "params: two leaves have the same path",
+        ),
         (lambda: ntk(scalar, W, X, batch_size=0), "batch_size: expected an integer of at least 1"),
         (lambda: ntk(scalar, W, X, full=1), "full: expected True or False"),
         (lambda: ntk(scalar, W, X).alignment(np.zeros(6, int)), "labels: expected those of n >= 4 examples"),
