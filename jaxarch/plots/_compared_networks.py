@@ -86,7 +86,7 @@ def kernel_spectra(found: Mapping[str, TangentKernel], title: str = "") -> Figur
       title: title of the figure.
 
     Raises:
-      ArgumentError: nothing to draw, or values that are not kernels.
+      ArgumentError: nothing to draw, values that are not kernels, or a kernel of zeros or NaN.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -102,9 +102,9 @@ def kernel_spectra(found: Mapping[str, TangentKernel], title: str = "") -> Figur
         figure = NotebookFigure(figsize=(5.6, 3.4), layout="constrained")
         axes = figure.subplots()
         for index, (name, (values, rank)) in enumerate(lines.items()):
-            look = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)], "lw": 1.6}
+            drawn = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)], "lw": 1.6}
             at = np.arange(1, values.shape[1] + 1)
-            medians(axes, at, values, **look, label=f"{name}: {np.median(rank):.3g}")
+            medians(axes, at, values, **drawn, label=f"{name}: {np.median(rank):.3g}")
         for which in "xy":
             log_scale(axes, which)
         axes.set_xlabel("rank of the eigenvalue")
@@ -125,6 +125,8 @@ def _eigenvalues(name: str, value: Any) -> tuple[np.ndarray, np.ndarray]:
     values = np.atleast_2d(values)
     rounding = values.shape[1] * np.finfo(np.float32).eps * values[:, :1]
     is_seen = values > rounding
+    if not (is_seen.mean(0) > 0.5).any():
+        raise ArgumentError(f"{name}: expected a positive eigenvalue, got none: the kernel is 0 or NaN")
     return np.where(is_seen & (is_seen.mean(0) > 0.5), values, np.nan), np.atleast_1d(rank)
 
 

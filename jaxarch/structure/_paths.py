@@ -362,7 +362,8 @@ class _Graph(_Walk):
         name, leaves = eqn.primitive.name, frozenset[int]().union(*(value.leaves for value in taken))
         if name in CALLED:
             return super()._equation(eqn, taken)
-        if leaves and name in _ONE_TO_ONE and (_is_of_inputs(taken[0]) or name not in _NOT_AT_0):
+        is_zero_at_0 = name not in _NOT_AT_0 and eqn.params.get("y", 1) > 0  # "y" is the exponent of a power
+        if leaves and name in _ONE_TO_ONE and (_is_of_inputs(taken[0]) or is_zero_at_0):
             return [taken[0]]
         is_float = jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)  # type: ignore[attr-defined]
         if leaves and not is_float:

@@ -407,9 +407,10 @@ def test_models_without_paths_are_refused(activation, message):
         of_small(lambda p, x: activation(x @ p["a"]) @ p["b"])
 
 
-def test_a_function_of_weights_that_is_not_0_at_a_pruned_one_is_refused():
-    with pytest.raises(ArgumentError, match=r"^model: 'cos' has no paths to follow"):
-        of_small(lambda p, x: x @ jnp.cos(p["a"]) @ p["b"])
+@pytest.mark.parametrize(("name", "function"), [("cos", jnp.cos), ("integer_pow", lambda w: w**-1)])
+def test_a_function_of_weights_that_is_not_0_at_a_pruned_one_is_refused(name, function):
+    with pytest.raises(ArgumentError, match=f"^model: '{name}' has no paths to follow"):
+        of_small(lambda p, x: x @ function(p["a"]) @ p["b"])
 
 
 def test_inputs_and_masks_that_do_not_fit_are_refused():

@@ -232,7 +232,14 @@ def test_spectra_of_kernels_are_medians_over_runs_without_what_is_rounding():
 
 
 @pytest.mark.parametrize(
-    "found", [{}, {"one": np.ones(3)}, {"one": TangentKernel(np.eye(3), np.ones((1, 1, 3)))}]
+    "found",
+    [
+        {},
+        {"one": np.ones(3)},
+        {"one": TangentKernel(np.eye(3), np.ones((1, 1, 3)))},
+        {"one": TangentKernel(np.zeros((3, 3)), np.zeros(3))},
+        {"one": TangentKernel(np.full((3, 3), np.nan), np.full(3, np.nan))},
+    ],
 )
 def test_other_than_kernels_have_no_spectra(found):
     with pytest.raises(ArgumentError, match="found: "):
