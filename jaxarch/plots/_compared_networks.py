@@ -298,7 +298,7 @@ def intrinsic_dimension(
             told = f"{smallest:.4g}" if np.isfinite(smallest) else "not reached"
             medians(axes, of.dimensions, of.scores.T, **drawn, lw=1.6, label=f"{name}: {told}")
             axes.axhline(np.median(of.threshold), color=drawn["color"], ls=":", lw=0.8)
-        axes.set_xscale("log")
+        log_scale(axes, "x")
         axes.set_xlabel("dimension of the subspace (line: median over seeds, band: quartiles)")
         axes.set_ylabel(label)
         axes.set_title(title, loc="left")
