@@ -5,12 +5,13 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import matplotlib.colors
 import numpy as np
 import pytest
 
 from jaxarch import ArgumentError, Network, NeuronMask, plots, spectral_network
-from jaxarch.analysis import TangentKernel
+from jaxarch.analysis import TangentKernel, connectivity
 from jaxarch.plots import NotebookFigure
 from jaxarch.plots._strategies import LEAST_MAGNIFICATION, MOST_MAGNIFICATION, crowd
 from jaxarch.plots._style import log_scale, with_indices
@@ -244,6 +245,44 @@ def test_spectra_of_kernels_are_medians_over_runs_without_what_is_rounding():
 def test_other_than_kernels_have_no_spectra(found):
     with pytest.raises(ArgumentError, match="found: "):
         plots.kernel_spectra(found)
+
+
+@pytest.mark.long
+def test_the_figure_of_graphs_has_the_median_gap_of_each_layer_over_masks():
+    masks = {
+        "a": jnp.asarray(np.random.default_rng(0).random((3, 6, 5)) < 0.4),
+        "b": jnp.zeros((3, 5, 4), bool),
+    }
+    found = jax.vmap(connectivity)(masks)
+    one = connectivity({"a": jnp.ones((6, 5), bool), "b": jnp.ones((5, 4), bool)})
+    figure = plots.connectivity({"some": found, "whole": one}, title="gaps")
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["some", "whole"]
+    _, some, whole = axes.lines
+    assert some.get_xdata().tolist() == [0]  # the second layer is empty
+    assert some.get_ydata() == pytest.approx([float(np.median(found["a"].gap))])
+    assert whole.get_ydata() == pytest.approx([float(one[name].gap) for name in "ab"])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        ({}, "found: nothing to draw"),
+        ({"a": connectivity({"x": np.eye(2, dtype=bool)})["x"]}, "found: 'a': expected a dict by layer"),
+        ({"a": {"x": 1.5}}, "found: 'a': 'x': expected what analysis.connectivity returns"),
+        (
+            {
+                "a": connectivity({"x": np.eye(2, dtype=bool)}),
+                "b": connectivity({"y": np.eye(2, dtype=bool)}),
+            },
+            "found: 'b' has the layers y, not x",
+        ),
+    ],
+)
+def test_other_than_connectivity_has_no_figure(of, message):
+    with pytest.raises(ArgumentError, match=f"^{message}"):
+        plots.connectivity(of)
 
 
 @pytest.mark.long
