@@ -362,8 +362,7 @@ class _Graph(_Walk):
         name, leaves = eqn.primitive.name, frozenset[int]().union(*(value.leaves for value in taken))
         if name in CALLED:
             return super()._equation(eqn, taken)
-        is_zero_at_0 = name not in _NOT_AT_0 and eqn.params.get("y", 1) > 0  # "y" is the exponent of a power
-        if leaves and name in _ONE_TO_ONE and (_is_of_inputs(taken[0]) or is_zero_at_0):
+        if leaves and name in _ONE_TO_ONE and (_is_of_inputs(taken[0]) or _is_0_at_0(eqn)):
             return [taken[0]]
         is_float = jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)  # type: ignore[attr-defined]
         if leaves and not is_float:
@@ -439,6 +438,11 @@ class _Graph(_Walk):
             return [jnp.sum(sums, eqn.params["axes"])], taken[0].log
         params = {name: value for name, value in eqn.params.items() if name != "out_sharding"}
         return [jax.lax.reduce_window(sums, np.float32(0), jax.lax.add, **params)], taken[0].log
+
+
+def _is_0_at_0(eqn: JaxprEqn) -> bool:
+    is_power = eqn.primitive.name == "integer_pow"
+    return eqn.params["y"] > 0 if is_power else eqn.primitive.name not in _NOT_AT_0
 
 
 def _is_of_inputs(value: _Value) -> bool:
