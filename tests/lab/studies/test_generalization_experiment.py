@@ -103,6 +103,16 @@ def test_a_constant_picture_has_neither_edges_nor_bars():
     np.testing.assert_allclose(found, 0, atol=1e-6)
 
 
+def test_the_largest_possible_edge_is_1():
+    assert oriented(edge(0))[..., 0].max() == pytest.approx(1, abs=1e-6)
+
+
+def test_rows_and_columns_beyond_the_last_whole_window_are_dropped():
+    picture = np.zeros((1, 5, 5, 3), np.uint8)
+    picture[:, 4], picture[:, :, 4] = 255, 255
+    assert oriented(picture)[0, 0, 0, 16] == 0  # the brightness
+
+
 def test_colours_are_six_more_features():
     red = np.zeros((1, 4, 4, 3), np.uint8)
     red[..., 0] = 255
@@ -227,6 +237,31 @@ def test_a_prior_is_found_at_a_price_of_its_own_on_half_of_the_rows(monkeypatch,
     run_in(tmp_path, generalization.EXPERIMENT, settings)
     every = len(prepare(settings.complete()).problems[1.0].training_rows())
     assert {*prices} == {(2.0, every, False), (0.5, (every + 1) // 2, False), (2.0, every, True)}
+
+
+@pytest.mark.long
+def test_a_prior_leans_to_the_mask_of_half_of_the_rows(monkeypatch, tmp_path):
+    masks, priors = [], []
+
+    def over_seeds(search, keys, problem, sweeps=None, **options):
+        network, report = own(search, keys, problem, sweeps, **options)
+        masks.append(network.mask)
+        priors.append(sweeps and sweeps["prior"])
+        return network, report
+
+    own = generalization.over_seeds
+    monkeypatch.setattr(generalization, "over_seeds", over_seeds)
+    run_in(tmp_path, generalization.EXPERIMENT, dataclasses.replace(FEW, densities=()))
+    (_, half, _), (_, _, prior) = masks, priors
+    for path, mask in half.items():
+        assert mask.any()
+        np.testing.assert_array_equal(prior[path] > 0.5, mask)
+
+
+def test_the_search_for_short_descriptions_hardens_to_its_last_temperature():
+    settings = dataclasses.replace(FEW, hardest=300.0).complete()
+    hard = generalization.shortest(settings, 1.0, 1000).settings.hard
+    assert [float(hard(step)) for step in (0, settings.steps)] == pytest.approx([1, 300])
 
 
 @pytest.mark.parametrize("setting", [{"softest": 1.5}, {"hardest": 0.5}])
