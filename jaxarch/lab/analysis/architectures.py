@@ -270,8 +270,7 @@ def _comparisons(runs: pd.DataFrame) -> pd.DataFrame:
             )
             for control in CONTROLS:
                 row = paired.difference(by_kind[FOUND], by_kind[control])
-                kept = {name: value for name, value in row.items() if name not in ("first", "second")}
-                rows.append({**dict(zip(OF, about, strict=True)), "match": match, "control": control, **kept})
+                rows.append({**dict(zip(OF, about, strict=True)), "match": match, "control": control, **row})
     # One question has all methods and densities; each start, order and control is a question of its own.
     return paired.adjusted(pd.DataFrame(rows), ["start", "match", "control"])
 

@@ -239,9 +239,8 @@ def _comparisons(runs: pd.DataFrame) -> pd.DataFrame:
         for against, other in others.items():
             for target in TARGETS if len(other) else ():
                 row = paired.difference(_logarithms(of, target), _logarithms(other, target))
-                kept = {key: value for key, value in row.items() if key not in ("first", "second")}
                 about = {"strategy": name, "density": density, "against": against, "target": target}
-                rows.append({**about, **kept})
+                rows.append({**about, **row})
     # One question has all methods and densities; each target and reference is a question of its own.
     return paired.adjusted(pd.DataFrame(rows), ["against", "target"])
 

@@ -275,8 +275,7 @@ def _comparisons(pictures: pd.DataFrame) -> pd.DataFrame:
         by_seed["accuracy"] = minus["accuracy"].groupby("seed").first()
         for quantity in MEASURED:
             row = paired.difference(by_seed[quantity], 0 * by_seed[quantity])
-            kept = {key: value for key, value in row.items() if key not in ("first", "second")}
-            rows.append({"strategy": name, "density": density, "quantity": quantity, **kept})
+            rows.append({"strategy": name, "density": density, "quantity": quantity, **row})
     # One question has all methods and densities; each quantity is a question of its own.
     return paired.adjusted(pd.DataFrame(rows), ["quantity"])
 

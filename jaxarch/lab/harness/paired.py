@@ -29,9 +29,9 @@ def against(comparisons: pd.DataFrame, reference: str, other: str | None = None)
 
 
 def difference(first: pd.Series, second: pd.Series) -> dict[str, Any]:
-    """Compare two measurements of the same runs, by index, as a row of `paired_differences`."""
+    """Compare two measurements of the same runs, by index, as `paired_differences` does; without names."""
     values = {"first": first.to_numpy(), "second": second.reindex(first.index).to_numpy()}
-    (row,) = paired_differences(values).to_dict("records")
+    (row,) = paired_differences(values).drop(columns=["first", "second"]).to_dict("records")
     return {str(name): value for name, value in row.items()}
 
 
