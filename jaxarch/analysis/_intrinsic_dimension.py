@@ -295,19 +295,17 @@ def _rows(problem: Problem, rows: Any) -> Array:
 
 def _networks(problem: Problem, seeds: int, mask: Any, start: From) -> tuple[Network | None, np.ndarray]:
     """Return the networks of all seeds, and how many parameters each keeps."""
+    if start != "cold" and not isinstance(mask, Network):
+        raise ArgumentError(f"start: {start!r} needs a network; give `mask` one that a search found")
     params, _ = shapes_of(problem.init, jax.random.key(0))
     leaves = floating_leaves(params)
     if mask is None:
-        if start != "cold":
-            raise ArgumentError(f"start: {start!r} needs a network; give `mask` one that a search found")
         return None, np.full(seeds, sum(leaf.size for leaf in leaves.values()))
     if isinstance(mask, Network):
         network, masks = mask, mask.mask
         one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[1:], leaf.dtype), masks)
     else:
         check_leaves("mask", mask)
-        if start != "cold":
-            raise ArgumentError(f"start: {start!r} needs a network; give `mask` one that a search found")
         masks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *jnp.shape(leaf))), mask)
         network, one = architecture(masks), mask
     check_booleans(masks)

@@ -21,7 +21,7 @@ from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._records import NeuronMask, Start
 from jaxarch.run._stage import Needs
-from jaxarch.run._training import Training, TrainState
+from jaxarch.run._training import Training, TrainState, weights_before
 from jaxarch.run._training_info import TrainingInfo
 
 From = Literal["cold", "warm", "rewind"]
@@ -188,12 +188,8 @@ def _begin(
         )
     if start == "cold":
         params, model = problem.init(key)
-    elif start == "warm":
-        params, model = network.params, network.state
     else:
-        params, model = network[Start].params, network[Start].state
-        if model is None:
-            _, model = problem.init(key)
+        params, model = weights_before(start, key, problem, network)
     if network.mask is None:
         return params, None, model
     check_booleans(network.mask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from jaxarch.run._evaluated import check_evaluated, evaluated
 from jaxarch.run._keyed import equal_by_key, unkeyed
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem, check_is_problem
-from jaxarch.run._records import ByDensity
+from jaxarch.run._records import ByDensity, Start
 from jaxarch.run._run_keys import RunKeys
 from jaxarch.run._stage import NOTHING, Needs, Removed, check_network, check_problem
 
@@ -371,6 +371,18 @@ def joined(before: Network | None, after: Network) -> Network:
     if first.dead_start is not None and info.dead_start is not None:
         info = info.replace(dead_start=first.dead_start | info.dead_start)
     return before.without(ByDensity).then(after.replace(info=info))
+
+
+def weights_before(
+    start: Literal["warm", "rewind"], key: Array, problem: Problem, network: Network
+) -> tuple[PyTree, PyTree]:
+    """Return a network's found weights and model state, or those that its search started from (`rewind`)."""
+    if start == "warm":
+        return network.params, network.state
+    params, model = network[Start].params, network[Start].state
+    if model is None:
+        _, model = problem.init(key)
+    return params, model
 
 
 def to_evaluate(carry: Carry) -> TrainState:

@@ -18,7 +18,7 @@ from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._records import NeuronMask, Start
 from jaxarch.run._stage import Needs
-from jaxarch.run._training import Training, TrainState
+from jaxarch.run._training import Training, TrainState, weights_before
 from jaxarch.transforms._weights import Held, fresh, he, square_roots, trained, weights_of
 
 NEEDS = {
@@ -130,12 +130,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network) ->
             density_aware = settings.weights == "density-aware"
             params = merge(he(jax.random.fold_in(key, 1), network.mask, params, density_aware), params)
         return TrainState(params, Held(network.mask), model)
-    if settings.start == "warm":
-        params, model = network.params, network.state
-    else:
-        params, model = network[Start].params, network[Start].state
-        if model is None:
-            _, model = problem.init(key)
+    params, model = weights_before(settings.start, key, problem, network)
     if settings.nonnegative:
         params = square_roots(network.mask, params)
     return TrainState(params, Held(network.mask), model)
