@@ -1,6 +1,7 @@
 """What users see, in one list: `jaxarch/__init__.py` loads each when it is first touched."""
 
 from . import analysis as analysis
+from . import binary as binary
 from . import calibration as calibration
 from . import certificates as certificates
 from . import io as io

@@ -40,6 +40,7 @@ PAGES = {
     "saliency": ("Saliency", ("saliency",)),
     "calibration": ("Calibration", ("calibration",)),
     "analysis": ("Comparison of networks", ("analysis",)),
+    "binary": ("Networks in bits", ("binary",)),
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Flax NNX models", ("nnx",)),
     "torch": ("PyTorch models", ("torch",)),

@@ -26,7 +26,7 @@ LIBRARY = [
     ["io"],
     ["run"],
     ["structure"],
-    ["analysis", "calibration"],
+    ["analysis", "binary", "calibration"],
     ["saliency"],
     ["theory"],
     ["optim"],
@@ -62,6 +62,7 @@ HEIGHT = {room: height for height, layer in enumerate(ORDER) for room in layer}
 
 MATHEMATICS = {
     "analysis",
+    "binary",
     "masks",
     "calibration",
     "saliency",
