@@ -12,6 +12,7 @@ programs, interleaved. `weight-free` has weights 0 and c and normalised ReLUs, `
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -58,8 +59,8 @@ def perceptron(activation: Callable[[jax.Array], jax.Array]) -> Callable[..., ja
 def drawn(kind: str, width: int) -> dict[str, jax.Array]:
     """Draw the weights of a perceptron."""
     rng, sizes = np.random.default_rng(0), (784, width, width, width, 10)
-    pairs = enumerate(zip(sizes, sizes[1:], strict=False))
-    return {f"layer {i}": jnp.asarray(rng.choice(KINDS[kind], shape), jnp.float32) for i, shape in pairs}
+    shapes = enumerate(itertools.pairwise(sizes))
+    return {f"layer {i}": jnp.asarray(rng.choice(KINDS[kind], shape), jnp.float32) for i, shape in shapes}
 
 
 def times(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> np.ndarray:

@@ -27,9 +27,9 @@ class Bits:
       shape: the number of rows and columns.
     """
 
-    present: Array | None
-    negative: Array | None
-    scale: Array
+    present: Any
+    negative: Any
+    scale: Any
     shape: tuple[int, int] = dataclasses.field(metadata={"static": True})
 
     @property

@@ -16,11 +16,11 @@ Values = tuple[float, ...]
 """The numbers, in order. Empty if they are many or unknown."""
 
 _MOST = 3
-_UNIONS = (*MOVES, *AS_THEY_ARE, "copy", "copy_p", "reduce_max", "reduce_min", "reduce_precision")
+_UNIONS = (*MOVES, *AS_THEY_ARE, "copy", "copy_p", "reduce_max", "reduce_min")
 """Primitives that move, repeat or choose entries of their inputs."""
 _ENTRYWISE = (
     "abs", "add", "add_any", "clamp", "convert_element_type", "div", "integer_pow", "max", "min", "mul",
-    "neg", "sign", "square", "sub",
+    "neg", "reduce_precision", "sign", "square", "sub",
 )  # fmt: skip
 """Primitives whose entries depend on one entry of each input."""
 
@@ -56,9 +56,10 @@ def made_values(eqn: JaxprEqn, taken: Sequence[Values]) -> Values:
 
 def _computed(eqn: JaxprEqn, numbers: Sequence[float]) -> float:
     """Evaluate an equation on one number of each input."""
-    dtypes = (atom.aval.dtype for atom in eqn.invars)  # type: ignore[attr-defined]
+    avals = (atom.aval for atom in eqn.invars)
+    scalars = [np.asarray(number, aval.dtype) for number, aval in zip(numbers, avals, strict=True)]  # type: ignore[attr-defined]
     with jax.ensure_compile_time_eval():
-        return float(bind(eqn, [np.asarray(number, dtype) for number, dtype in zip(numbers, dtypes)])[0])
+        return float(bind(eqn, scalars)[0])
 
 
 def _few(numbers: Any) -> Values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
@@ -16,7 +17,8 @@ from jaxarch._internal.trees import PyTree, named_leaves
 from jaxarch.binary._bits import Bits, as_bits, matrix_of, nbytes
 from jaxarch.binary._few_values import values_of_dtype
 from jaxarch.binary._products import TABLES_UP_TO, by_counting, by_rounding, by_tables
-from jaxarch.binary._walk import Product, Value, Walk
+from jaxarch.binary._walk import Product, Value, Walk, held
+from jaxarch.masks._sharding import automatic
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.structure._columns import columns
@@ -92,8 +94,8 @@ class Packed:
         return "\n".join(
             [
                 *columns(rows, right=(4, 5)),
-                f"{self.before / max(self.now, 1):.1f} times smaller; outputs on the example differ by at most "
-                f"{self.difference:.1e} of the largest",
+                f"{self.before / max(self.now, 1):.1f} times smaller; outputs on the example differ by at "
+                f"most {self.difference:.1e} of the largest",
             ]
         )
 
@@ -146,8 +148,8 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
       `Packed`. Called with inputs, a network's with a batch of its problem, it returns the outputs.
 
     Raises:
-      ArgumentError: no matrix of two or three values; many runs at once, a bare architecture, traced values, a
-        problem that predicts nothing; a function that cannot be traced or has side effects; inputs without
+      ArgumentError: no matrix of two or three values; many runs at once, a bare architecture, traced values;
+        a problem that predicts nothing; a function that cannot be traced or has side effects; inputs without
         examples. A packed network raises it for inputs with which the function is another program.
 
     Example:
@@ -173,10 +175,10 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
     plan = _planned(function, tree, inputs, activation_bits)
     if not plan.layers:
         raise ArgumentError(
-            "about: no matrix holds -c, 0 and c alone, with one c for each column; give a mask over weights of "
-            "one size (jaxarch.share_weight), or binary weights"
+            "about: no matrix holds -c, 0 and c alone, with one c for each column; give a mask over weights "
+            "of one size (jaxarch.share_weight), or binary weights"
         )
-    run = _runner(function, jax.eval_shape(lambda tree: tree, tree), plan.names, activation_bits)
+    run = _runner(function, _shapes(tree), plan.names, activation_bits)
     whole, made = jax.jit(function)(tree, *inputs), jax.jit(run)(plan.tree, *inputs)
     apart = relative_difference(whole, made)
     return Packed(plan.tree, run, plan.layers, nbytes(tree), nbytes(plan.tree), apart)
@@ -201,7 +203,7 @@ def _planned(
     function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], activation_bits: int | None
 ) -> _Plan:
     """Walk through the program once, without its activations, and pack what can be packed."""
-    closed, _ = traced(function, tree, *inputs)
+    closed, _ = traced(function, *_shapes((tree, *inputs)))
     leaves = named_leaves(tree)
     factors: dict[str, Any] = {}
     names: list[str | None] = []
@@ -225,10 +227,10 @@ def _planned(
         return jnp.zeros(aval.shape, aval.dtype)
 
     def walked(*inputs: PyTree) -> list[Any]:
-        own = [Value(lambda leaf=leaf: leaf, (), frozenset([path])) for path, leaf in leaves.items()]
+        own = [Value(held(leaf), (), frozenset([path])) for path, leaf in leaves.items()]
         return Walk(replace, read.update, early=True).outputs(closed, [*own, *_inputs(inputs)])
 
-    jax.eval_shape(walked, *inputs)
+    jax.eval_shape(walked, *_shapes(inputs))
     kept: dict[str, Any] = {path: leaf for path, leaf in leaves.items() if path in read}
     for path, leaf in kept.items():
         if jnp.ndim(leaf) < 2 or not jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -240,12 +242,21 @@ def _planned(
     return _Plan(jax.tree.map(jnp.asarray, {"factors": factors, "leaves": kept}), names, layers)
 
 
+def _shapes(tree: PyTree) -> PyTree:
+    """Return the shapes of arrays; how they are split over devices is no part of the program."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type),
+        jax.eval_shape(lambda tree: tree, tree),
+    )
+
+
 def _layer(array: np.ndarray, bits: Bits, how: str) -> Layer:
     return Layer(array.shape, bits.values, how, array.nbytes, bits.nbytes)
 
 
 def _inputs(inputs: tuple[PyTree, ...]) -> list[Value]:
-    return [Value(lambda leaf=leaf: leaf, values_of_dtype(leaf)) for leaf in jax.tree.leaves(inputs)]
+    leaves = map(jnp.asarray, jax.tree.leaves(inputs))
+    return [Value(held(leaf), values_of_dtype(leaf)) for leaf in leaves]
 
 
 def _way(product: Product, activation_bits: int | None) -> str:
@@ -280,17 +291,19 @@ def _runner(
                 raise ArgumentError(_OTHER_PROGRAM)
             return _computed(product, bits, activation_bits)
 
-        own = [Value(lambda path=path: leaf(path), (), frozenset([path])) for path in expected]
+        own = [Value(functools.partial(leaf, path), (), frozenset([path])) for path in expected]
         made = Walk(replace, lambda paths: None, early=False).outputs(closed, [*own, *_inputs(inputs)])
         return jax.tree.unflatten(jax.tree.structure(outputs), [*map(jnp.asarray, made)])
 
-    return run
+    # Products go over the words of a matrix, whose axes are none of the network's.
+    return lambda tree, *inputs: automatic(run, tree, *inputs)
 
 
 def _computed(product: Product, bits: Bits, activation_bits: int | None) -> Array:
     """Return a product of activations with bits."""
     way, x = _way(product, activation_bits), product.examples()
-    if way == SUMMED and len(x) > TABLES_UP_TO:
+    examples = x.shape[0]  # A symbol, if the network is exported for any number of examples.
+    if way == SUMMED and not (isinstance(examples, int) and examples <= TABLES_UP_TO):
         return product.with_matrix(matrix_of(bits))
     dtype = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
     scale = jnp.broadcast_to(bits.scale.astype(dtype), (1, bits.shape[1]))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -47,7 +46,7 @@ def by_counting(x: Array, values: tuple[float, ...], bits: Bits) -> Array:
         total = total if both is None else total + _count(both)
         return total if signs is None else total - 2 * _count(signs)
 
-    start = jnp.zeros((len(x), bits.shape[1]), jnp.int32)
+    start = jnp.zeros((x.shape[0], bits.shape[1]), jnp.int32)
     total = _over_words(counted, start, (present, negative, _plane(bits.present), _plane(bits.negative)))
     return total + bits.shape[0] if present is None and bits.present is None else total
 
@@ -81,7 +80,7 @@ def by_rounding(x: Array, activation_bits: int, bits: Bits) -> Array:
             everything = level.sum(axis=1, keepdims=True, dtype=jnp.int32)
             return low * bits.shape[0] + step * everything.astype(x.dtype)
         columns = bits.shape[1]
-        start = jnp.zeros((len(x), columns), jnp.int32), jnp.zeros((1, columns), jnp.int32)
+        start = jnp.zeros((x.shape[0], columns), jnp.int32), jnp.zeros((1, columns), jnp.int32)
         levels, number = _over_words(counted, start, (planes, _plane(plane)))
         return low * number.astype(x.dtype) + step * levels.astype(x.dtype)
 
@@ -95,11 +94,11 @@ def by_tables(x: Array, bits: Bits) -> Array:
       x: activations of shape (examples, rows), float32 or float64.
       bits: the matrix.
     """
-    groups = _in_words(x).reshape(len(x), -1, _OCTET)
+    groups = _in_words(x).reshape(x.shape[0], -1, _OCTET)
     sums = jnp.zeros((*groups.shape[:2], 1), x.dtype)
     for place in range(_OCTET):
         sums = jnp.concatenate([sums, sums + groups[..., place, None]], axis=-1)
-    tables = sums.reshape(len(x), -1, WORD // _OCTET, 2**_OCTET).swapaxes(0, 1)
+    tables = sums.reshape(x.shape[0], -1, WORD // _OCTET, 2**_OCTET).swapaxes(0, 1)
 
     def looked_up(total: Array, row: tuple[Any, ...]) -> Array:
         of_word, plane = row
@@ -111,7 +110,7 @@ def by_tables(x: Array, bits: Bits) -> Array:
     def marked(plane: Array | None) -> Array:
         if plane is None:
             return x.sum(axis=1, keepdims=True)
-        return _over_words(looked_up, jnp.zeros((len(x), bits.shape[1]), x.dtype), (tables, plane))
+        return _over_words(looked_up, jnp.zeros((x.shape[0], bits.shape[1]), x.dtype), (tables, plane))
 
     return _signed(marked, bits)
 
@@ -141,7 +140,7 @@ def _signed(marked: Callable[[Array | None], Array], bits: Bits) -> Array:
     """Return the product with `P - 2 N`, from products with planes."""
     total = marked(bits.present)
     total = total if bits.negative is None else total - 2 * marked(bits.negative)
-    return jnp.broadcast_to(total, (len(total), bits.shape[1]))
+    return jnp.broadcast_to(total, (total.shape[0], bits.shape[1]))
 
 
 def _over_words(step: Callable[[Any, Any], Any], start: Any, rows: Any) -> Any:
@@ -150,7 +149,7 @@ def _over_words(step: Callable[[Any, Any], Any], start: Any, rows: Any) -> Any:
 
 
 def _joined(join: Callable[[Array, Array], Array], first: Array | None, second: Array | None) -> Array | None:
-    """Join two planes. A missing plane has no effect: of entries all are present, and of signs none is set."""
+    """Join two planes. A missing plane has no effect: all entries are present, or no sign is set."""
     if first is None or second is None:
         return second if first is None else first
     return join(first, second)

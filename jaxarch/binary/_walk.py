@@ -1,4 +1,4 @@
-"""A program run with some of its matrices replaced, and values that depend on parameters alone left uncomputed."""
+"""Programs run with some products replaced. Values of parameters alone are computed only if they are read."""
 
 from __future__ import annotations
 
@@ -35,8 +35,13 @@ class Value:
 
 
 def known(array: Any) -> Value:
-    """Return an array as a value that is known already."""
-    return Value(lambda: array, known_values(array))
+    """Return a constant of the program as a value."""
+    return Value(held(array), known_values(array))
+
+
+def held(array: Any) -> Callable[[], Any]:
+    """Return a function that returns an array."""
+    return lambda: array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,17 +147,18 @@ class Walk:
 
     def _equation(self, eqn: JaxprEqn, taken: Sequence[Value]) -> list[Value]:
         few = made_values(eqn, [value.few for value in taken])
-        leaves = [value.leaves for value in taken]
-        if None not in leaves:
+        leaves = [value.leaves for value in taken if value.leaves is not None]
+        if len(leaves) == len(taken):
             arrays = functools.cache(lambda: self._bound(eqn, [value.get() for value in taken]))
             union = frozenset[str]().union(*leaves)
-            return [Value(lambda part=part: arrays()[part], few, union) for part in range(len(eqn.outvars))]
+            parts = range(len(eqn.outvars))
+            return [Value(functools.partial(_part, arrays, part), few, union) for part in parts]
         product = self._product(eqn, taken)
         replaced = None if product is None else self.replace(product)
         if replaced is not None:
-            return [Value(lambda: replaced)]
+            return [Value(held(replaced))]
         made = bind(eqn, [self._read(value) for value in taken])
-        return [Value(lambda array=array: array, few) for array in made]
+        return [Value(held(array), few) for array in made]
 
     def _product(self, eqn: JaxprEqn, taken: Sequence[Value]) -> Product | None:
         """Return a product of activations with parameters, if the equation is one."""
@@ -172,3 +178,7 @@ class Walk:
     def _read(self, value: Value) -> Any:
         self.read(value.leaves or frozenset())
         return value.get()
+
+
+def _part(arrays: Callable[[], list[Any]], part: int) -> Any:
+    return arrays()[part]

@@ -137,6 +137,16 @@ def test_a_straight_through_sign_is_not_counted():
     assert packed.layers["kernel"].how == "summed"
 
 
+def test_inputs_of_booleans_are_counted_and_numbers_beside_them_are_not():
+    def function(params, x, factor):
+        return (x.astype(jnp.float32) @ params["first"]) @ params["second"] * factor
+
+    params = {"first": jnp.asarray(drawn("-c, c", 64, 40)), "second": jnp.asarray(drawn("0, c", 40, 30))}
+    packed = pack(function, params, inputs(2, 64) > 0, 3.0)
+    assert [layer.how for layer in packed.layers.values()] == ["counted", "summed"]
+    assert (packed(inputs(3, 64) > 0, 0.5) == function(params, inputs(3, 64) > 0, 0.5)).all()
+
+
 @pytest.mark.parametrize("examples", [1, 4, 5, 9])
 def test_any_number_of_examples_gives_the_products_of_the_network(examples):
     params = {"kernel": jnp.asarray(drawn("-c, 0, c", 70, 37))}
@@ -277,7 +287,7 @@ def test_a_packed_network_can_be_mapped_jitted_and_kept_strict():
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
         for activation_bits in (None, 8):
             packed = pack(product, params, x, activation_bits=activation_bits)
-            each = jax.vmap(lambda row: packed(row[None])[0])(x)
+            each = jax.vmap(lambda row, packed=packed: packed(row[None])[0])(x)
             assert np.allclose(each, jax.jit(packed)(x), atol=0.5 if activation_bits else 1e-4)
 
 
@@ -289,10 +299,12 @@ def test_a_saved_tree_is_read_again(tmp_path):
     assert (packed.function(again, x) == packed(x)).all()
 
 
-def test_a_program_exported_by_jax_holds_the_bits():
+@pytest.mark.parametrize("activation_bits", [None, 8])
+def test_a_program_exported_by_jax_holds_the_bits_and_takes_any_number_of_examples(activation_bits):
     params, x = {"kernel": jnp.asarray(drawn("-c, c", 512, 256))}, inputs(8, 512)
-    packed = pack(product, params, x)
-    exported = jax.export.export(jax.jit(packed))(x)
+    packed = pack(product, params, x, activation_bits=activation_bits)
+    (examples,) = jax.export.symbolic_shape("examples")
+    exported = jax.export.export(jax.jit(packed))(jax.ShapeDtypeStruct((examples, 512), jnp.float32))
     assert len(exported.mlir_module_serialized) < packed.before / 16
     assert np.allclose(exported.call(x), packed(x), atol=1e-4)
 
