@@ -160,6 +160,11 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
       >>> x = jax.random.normal(jax.random.key(1), (5, 64))
       >>> packed = jaxarch.binary.pack(function, {"first": first, "second": second}, x)
       >>> print(packed)
+      matrix      shape    values  products   bytes    now
+      first       64 x 64  -c, c   summed    16,384    516
+      second      64 x 64  -c, c   counted   16,384    516
+      all leaves                             32,768  1,032
+      31.8 times smaller; outputs on the example differ by at most 0.0e+00 of the largest
       >>> bool((packed(x) == function({"first": first, "second": second}, x)).all())
       True
     """

@@ -62,7 +62,7 @@ class Product:
 
     @property
     def can_be_replaced(self) -> bool:
-        """Whether it is one product of two matrices of floating-point numbers."""
+        """True for one product of two matrices of floating-point numbers."""
         batched = self.eqn.params["dimension_numbers"][1][0]
         avals = [atom.aval for atom in (*self.eqn.invars, *self.eqn.outvars)]
         return not batched and all(jnp.issubdtype(aval.dtype, jnp.floating) for aval in avals)  # type: ignore[attr-defined]
