@@ -1,6 +1,7 @@
 """Data sets, pictures, texts, tasks and transforms."""
 
 from jaxarch.lab.data.balanced_rows import balanced_rows
+from jaxarch.lab.data.citeseer import Graph, citation_graph
 from jaxarch.lab.data.dataset import Dataset, from_arrays
 from jaxarch.lab.data.images import Images, images_from_arrays
 from jaxarch.lab.data.sources import (
@@ -21,11 +22,13 @@ from jaxarch.lab.data.transforms import crop_and_pool, principal_components, uni
 __all__ = [
     "SOURCES",
     "Dataset",
+    "Graph",
     "Images",
     "Source",
     "Task",
     "Text",
     "balanced_rows",
+    "citation_graph",
     "crop_and_pool",
     "download",
     "from_arrays",

@@ -12,7 +12,17 @@ import tfds_form
 from click.testing import CliRunner
 
 from jaxarch.lab import cli
-from jaxarch.lab.data import citeseer, load, load_examples, load_images, mnist, network, read_tfds, sources
+from jaxarch.lab.data import (
+    citation_graph,
+    citeseer,
+    load,
+    load_examples,
+    load_images,
+    mnist,
+    network,
+    read_tfds,
+    sources,
+)
 from jaxarch.lab.data.folders import own_folder
 
 TRAIN_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -60,6 +70,28 @@ def test_citeseer_is_whole_and_in_every_install():
     assert np.bincount(labels).tolist() == [249, 590, 668, 701, 596, 508]
     assert words.nnz == 105165
     assert "Zhilin Yang" in citeseer.FILE.with_name("citeseer.LICENSE.txt").read_text()
+
+
+def test_citations_join_different_papers_and_each_pair_once():
+    graph = citation_graph()
+    assert graph.edges.shape == (2, 4536)
+    assert (graph.edges[0] < graph.edges[1]).all()
+    assert graph.edges.max() < len(graph.y) == 3312
+    assert len(np.unique(graph.edges, axis=1).T) == 4536
+
+
+def test_citations_mostly_stay_within_a_class():
+    graph = citation_graph()
+    same = np.equal(*graph.y[graph.edges])
+    assert same.mean() == pytest.approx(0.7377, abs=1e-4)  # By chance it would be .18.
+
+
+def test_citeseer_has_planetoid_s_split():
+    graph = citation_graph()
+    assert np.bincount(graph.y[graph.train]).tolist() == [20] * 6
+    assert np.bincount(graph.y[graph.test]).tolist() == [77, 182, 181, 231, 169, 160]
+    parts = np.concatenate([graph.train, graph.validation, graph.test])
+    assert len(np.unique(parts)) == 1620
 
 
 @pytest.mark.long
