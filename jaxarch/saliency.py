@@ -19,8 +19,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import (
     ArgumentError,
@@ -30,6 +32,7 @@ from jaxarch._internal.errors import (
     check_instance,
     check_one_key,
     first_line,
+    shown,
 )
 from jaxarch._internal.trees import (
     PyTree,
@@ -45,6 +48,7 @@ from jaxarch._internal.trees import (
 )
 from jaxarch.calibration._ria import ria
 from jaxarch.calibration._wanda import wanda
+from jaxarch.structure._edges import checked_edges, summed_at_nodes
 from jaxarch.structure._paths import Sums, added, held_sums, open_sums
 from jaxarch.structure._tracing import traced
 from jaxarch.structure._unit_scores import activation, geometric_median
@@ -64,6 +68,7 @@ __all__ = [
     "snip",
     "synflow",
     "taylor",
+    "teddy",
     "wanda",
 ]
 
@@ -558,6 +563,70 @@ def ntk_sap(
         return _float32(theta) * here + (_float32(theta) + _float32(change)) * there
 
     return map_selected(score, selection, noise, *jax.grad(distance, (0, 1))(numbers, moved))
+
+
+def teddy(params: PyTree, edges: ArrayLike, where: Where = "edges") -> PyTree:
+    r"""Return TEDDY's score of each edge of a graph, from the degrees of its nodes alone.
+
+        mask = jaxarch.masks.keep(jaxarch.saliency.teddy(params, edges), 0.7)
+
+    With d_i the degree of node i, N(i) its neighbors,
+
+        s_ij = g_i g_j / (d_i d_j),  g_i = (1 / d_i) \sum_{k in N(i)} d_k^{-1/2}
+
+    The lowest scores are pruned first: edges between nodes of high degree whose neighbors' degrees are high.
+    H. Seo, J. Yun and E. Yang, TEDDY: Trimming edges with degree-based discrimination strategy, 2024,
+    arXiv:2402.01261; the formula is read off the authors' code. It lists each edge in both directions, with
+    equal scores, and never prunes loops: a `models.graph_network` has none among its edges. The authors also
+    prune weights by projected gradient descent, and train on the outputs of the whole graph's network. This
+    is not done here.
+
+    Edges of weight 0 count as removed: they are not in the degrees, and have the score 0. Other weights do
+    not matter. The authors compute scores once, for all densities.
+
+    Args:
+      params: parameters, with the weights of edges in one leaf.
+      edges: the two nodes of every undirected edge, as for `models.graph_network`, shape (2, edges).
+      where: the leaf of edges, shape (edges,), by path.
+
+    Returns:
+      Scores in the structure of the parameters, in [0, 1].
+
+    Raises:
+      ArgumentError: edges of another form, loops, repeated edges; more than one leaf, or one of another shape
+        or dtype; a leaf that does not exist.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> edges = jnp.array([[0, 1, 2], [1, 2, 3]])  # the path 0 - 1 - 2 - 3
+      >>> scores = jaxarch.saliency.teddy({"edges": jnp.ones(3), "w1": jnp.ones((5, 2))}, edges)
+      >>> print(scores["w1"], [f"{score:.2f}" for score in scores["edges"]])
+      None ['0.30', '0.18', '0.30']
+    """
+    # Nodes without edges have no score, so that a large number of a node costs no memory.
+    pairs = np.unique(checked_edges(edges), return_inverse=True)[1].reshape(2, -1)
+    selection = select_floating(params, where)
+    for path, leaf in named_leaves(selection).items():
+        if jnp.shape(leaf) != pairs.shape[1:]:
+            raise ArgumentError(
+                f"params: expected one leaf of shape {pairs.shape[1:]}, a weight for each of the edges, got "
+                f"{jnp.shape(leaf)} for {path!r}; select the leaf by `where`"
+            )
+    if len(names := named_leaves(selection)) > 1:
+        raise ArgumentError(f"where: expected the one leaf of edges, got {shown(', '.join(names))}")
+
+    def scores(weights: Array) -> Array:
+        left = (weights != 0).astype(_float32(weights).dtype)
+        nodes = int(pairs.max()) + 1
+        degrees = summed_at_nodes((left, left), pairs, nodes)
+        inverse = jnp.where(degrees > 0, 1 / jnp.maximum(degrees, 1), 0)
+        first, second = pairs
+        root = jnp.sqrt(inverse)
+        g = inverse * summed_at_nodes((left * root[second], left * root[first]), pairs, nodes)
+        share = g * inverse
+        return left * share[first] * share[second]
+
+    return map_selected(scores, selection)
 
 
 def _fitting(name: str, tree: PyTree, selection: PyTree, remedy: str) -> PyTree:

@@ -2,6 +2,7 @@
 
 from jaxarch.models._direct_network import direct_network
 from jaxarch.models._flax_models import SpectralMLP, as_model
+from jaxarch.models._graph_network import graph_network, take_nodes
 from jaxarch.models._model import Model
 from jaxarch.models._parents import (
     CNN,
@@ -38,8 +39,10 @@ __all__ = [
     "VisionTransformer",
     "as_model",
     "direct_network",
+    "graph_network",
     "signed_output_loss",
     "spectral_network",
     "supervised",
+    "take_nodes",
     "tanh_network",
 ]
