@@ -102,6 +102,9 @@ def test_the_page_on_your_model_prints_what_it_says_and_compares_and_sweeps(tmp_
     assert printed_in(capsys.readouterr().out) == pytest.approx(shown_on("docs/your_model.md"), abs=0.02)
     assert (tmp_path / "accuracy.png").exists()
     assert names["swept_accuracy"].shape == (10,)
+    for network, _ in names["trimmed"].values():
+        assert (network.mask["edges"].mean(axis=1) - 0.7 < 1e-2).all()
+        assert (network.params["edges"] == network.mask["edges"]).all()
 
 
 def test_the_page_of_concepts_prints_what_it_says(capsys):

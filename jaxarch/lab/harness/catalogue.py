@@ -82,6 +82,10 @@ EXPERIMENTS = {
     "related_work.collapse": (
         "layers that lose their last connection as networks are pruned before training, and when"
     ),
+    "related_work.trimmed_edges": (
+        "edges of a citation graph trimmed by degree (TEDDY), at random or as learned: accuracy of a graph "
+        "network"
+    ),
     "analysis.architectures": (
         "the masks that a method finds for different seeds: how much they agree up to the order of units"
     ),
