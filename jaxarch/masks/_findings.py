@@ -111,7 +111,7 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
     def others(array: Any) -> tuple[int, ...]:
         return tuple(range(1, array.ndim))
 
-    numbers = [scores.astype(jnp.promote_types(scores.dtype, jnp.float32)) for scores, _, _ in arrays]
+    numbers = [scores.astype(_wide(scores.dtype)) for scores, _, _ in arrays]
     limits = [
         xp.min(xp.where(mask & ~xp.isnan(of), of, xp.inf), others(of), initial=xp.inf)
         for of, (_, mask, _) in zip(numbers, arrays, strict=True)
@@ -128,6 +128,11 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
         )  # fmt: skip
         columns.append(xp.stack([xp.sum(mark, others(mark), dtype=dtype) for mark in marks]))
     return xp.stack(columns, -1)
+
+
+def _wide(dtype: Any) -> Any:
+    # Under strict promotion a mask has no common type with float32.
+    return jnp.float32 if dtype == bool else jnp.promote_types(dtype, jnp.float32)
 
 
 def lines(seen: Seen, weights: PyTree = None) -> list[str]:

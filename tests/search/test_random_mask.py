@@ -100,3 +100,11 @@ def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
 def test_settings_that_cannot_be_used_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.long
+def test_many_runs_are_described_under_strict_promotion():
+    # Remarks on masks of all runs are made on the host, after the stage.
+    with jax.numpy_dtype_promotion("strict"):
+        network, _ = jaxarch.over_seeds(jaxarch.search.random_mask(0.25), keys(4), problem())
+    assert jax.vmap(jaxarch.density)(network.mask).tolist() == [0.25] * 4
