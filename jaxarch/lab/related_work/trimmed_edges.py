@@ -15,6 +15,7 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import (
+    ArgumentError,
     Network,
     Problem,
     at_density,
@@ -41,6 +42,7 @@ from jaxarch.lab.harness import (
     Results,
     TrainingSettings,
     Work,
+    check_room,
     finding,
     paired,
     tables,
@@ -50,6 +52,7 @@ from jaxarch.masks import apply_mask, check_density, connections, full_mask, kee
 from jaxarch.models import graph_network, take_nodes
 
 EDGES, COMPARISONS = "edges", "comparisons.csv"
+WORDS = 3703
 SHARES = ("test_nodes_without_edges", "edges_within_a_class")
 WHOLE, RANDOM, TEDDY = "whole graph", "random", "TEDDY"
 MEANING = {
@@ -81,7 +84,7 @@ class TrimmedEdgesSettings(PartSettings, TrainingSettings):
     """
 
     # A step takes all labelled nodes.
-    batch_size: ClassVar[int] = 120
+    batch_size: ClassVar[int] = 120  # type: ignore[misc]
 
     methods: tuple[str, ...] = ()
     densities: tuple[float, ...] = (0.9, 0.7, 0.5, 0.3, 0.1)
@@ -102,7 +105,10 @@ class TrimmedEdgesSettings(PartSettings, TrainingSettings):
         self.check_each(check_count, "hidden", "steps")
         self.check_each(check_positive, "rate")
         self.check_each(check_strength, "decay", "dropout")
+        if self.dropout >= 1:
+            raise ArgumentError(f"dropout: expected a share in [0, 1), got {self.dropout}")
         self.check_numbers(check_density, "densities")
+        check_room(self.seeds, WORDS * self.hidden)
         check_known("methods", self.methods, METHODS)
         check_distinct("methods", self.methods)
 
@@ -230,7 +236,11 @@ def run(settings: TrimmedEdgesSettings, context: Context) -> Outcome:
 def _measured(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
     """Train the network on what a method leaves: one row a density and seed."""
     settings, keys = task.settings, task.settings.seed_keys()
-    options = {"checkpoint": work.checkpoint, "progress": work.progress, "dead_start": "ignore"}
+    options: dict[str, Any] = {
+        "checkpoint": work.checkpoint,
+        "progress": work.progress,
+        "dead_start": "ignore",
+    }
     options |= settings.width()
     if name == WHOLE:
         return _trained_on(task, name, 1.0, _all_edges, None, options)
