@@ -38,9 +38,9 @@ def test_other_numbers_of_nodes_and_directions_change_no_score():
 
 @pytest.mark.long
 def test_removed_edges_are_not_in_the_degrees_and_have_score_0():
-    edges = np.array([[0, 0, 0, 3], [1, 2, 3, 4]])
-    left = np.array([True, False, True, True])
-    scores = teddy({"edges": jnp.array([0.5, 0.0, -2.0, 1.0])}, edges)["edges"]
+    edges = np.array([[0, 0, 0, 3, 1], [1, 2, 3, 4, 2]])
+    left = np.array([True, False, True, True, True])
+    scores = teddy({"edges": jnp.array([0.5, 0.0, -2.0, 1.0, 1.0])}, edges)["edges"]
     assert scores[1] == 0
     np.testing.assert_allclose(scores[left], teddy(ones(edges[:, left]), edges[:, left])["edges"], rtol=1e-6)
 

@@ -134,6 +134,7 @@ def test_learned_edges_change():
     ("edges", "message"),
     [
         ([[0, 1, 1], [1, 0, 1]], r"edges: 1 are loops and 1 repeat another one; give each undirected edge"),
+        ([[0, 1], [1, 0]], r"edges: 0 are loops and 1 repeat another one"),
         ([[0, 1]], r"edges: expected the two nodes of each edge, shape \(2, edges\), got shape \(1, 2\)"),
         (np.zeros((2, 0), int), r"shape \(2, edges\), got shape \(2, 0\)"),
         ([[0.0], [1.0]], r"edges: expected the numbers of nodes, integers from 0 on, got float64"),
