@@ -103,7 +103,7 @@ def test_the_page_on_your_model_prints_what_it_says_and_compares_and_sweeps(tmp_
     assert (tmp_path / "accuracy.png").exists()
     assert names["swept_accuracy"].shape == (10,)
     for network, _ in names["trimmed"].values():
-        assert (network.mask["edges"].mean(axis=1) - 0.7 < 1e-2).all()
+        assert (abs(network.mask["edges"].mean(axis=1) - 0.7) < 1e-2).all()
         assert (network.params["edges"] == network.mask["edges"]).all()
 
 
