@@ -132,7 +132,8 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
 
 def _wide(dtype: Any) -> Any:
     # Under strict promotion a mask has no common type with float32.
-    return jnp.float32 if dtype == bool else jnp.promote_types(dtype, jnp.float32)
+    is_mask = jnp.issubdtype(dtype, jnp.bool_)
+    return jnp.float32 if is_mask else jnp.promote_types(dtype, jnp.float32)
 
 
 def lines(seen: Seen, weights: PyTree = None) -> list[str]:

@@ -62,10 +62,7 @@ MEANING = {
     RANDOM: "every set of edges is equally likely",
     "learned weights": "edges of the largest weights, after they were trained with the network",
     "SNIP": "edges whose removal would change the loss most, at the initial weights",
-    "two-temperature": "a mask over edges, learned by [D] Algorithm 1 with trained weights held",
 }
-SCORE_RATE = 0.04
-"""Adam's first learning rate for the scores of edges; it falls to 0 along a cosine."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +95,10 @@ class TrimmedEdgesSettings(PartSettings, TrainingSettings):
     def complete(self) -> TrimmedEdgesSettings:
         """Fill in all methods if none is named."""
         return dataclasses.replace(self, methods=self.methods or tuple(METHODS))
+
+    def which_parts(self) -> tuple[str, ...]:
+        """Return the setting that selects the parts."""
+        return ("methods",)
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
@@ -184,15 +185,6 @@ def _by_degree(sign: int, task: Task) -> Method:
     return Method(None, then)
 
 
-def _in_the_trained_network(task: Task) -> Method:
-    schedule = optax.cosine_decay_schedule(SCORE_RATE, task.settings.steps)
-
-    def then(density: float) -> Any:
-        return search.two_temperature(density=density, where=EDGES, optimizer=optax.adam(schedule))
-
-    return Method(search.dense(nonnegative=False, where=EDGES), then)
-
-
 METHODS: Mapping[str, Callable[[Task], Method]] = {
     TEDDY: partial(_by_degree, 1),
     "reversed TEDDY": partial(_by_degree, -1),
@@ -202,7 +194,6 @@ METHODS: Mapping[str, Callable[[Task], Method]] = {
         at_density,
     ),
     "SNIP": lambda task: Method(search.snip(task.settings.densities, where=EDGES), at_density),
-    "two-temperature": _in_the_trained_network,
 }
 
 

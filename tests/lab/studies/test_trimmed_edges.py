@@ -49,7 +49,7 @@ def test_the_report_has_a_figure_a_table_and_a_conclusion(trimmed):
     assert (trimmed / "accuracy.png").is_file()
     assert "not told apart, with n = 2, from edges kept at random" in made.conclusion
     assert charted(trimmed, trimmed_edges.EXPERIMENT)
-    assert len(read_findings(trimmed)) == 7 + 6 + 5  # accuracies; minus the whole graph; minus random edges
+    assert len(read_findings(trimmed)) == 6 + 5 + 4  # accuracies; minus the whole graph; minus random edges
 
 
 def runs():
