@@ -159,8 +159,8 @@ def _check_features(features: Any, width: int, pairs: np.ndarray) -> None:
 
 def _shares(weights: Array, pairs: np.ndarray, nodes: int) -> tuple[Array, Array]:
     """Return the diagonal of `D^{-1/2} (A + I) D^{-1/2}`, and its entry for each edge."""
-    # bfloat16 would round degrees above 256.
-    wide = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
+    # bfloat16 would round degrees above 256. Strict promotion has no common type of it and float32.
+    wide = weights.astype(jnp.float32) if weights.dtype.itemsize < 4 else weights
     size = jnp.abs(wide)
     scale = jax.lax.rsqrt(1 + summed_at_nodes((size, size), pairs, nodes))
     first, second = pairs

@@ -86,7 +86,7 @@ def test_a_mean_over_dropout_is_near_the_network_without_it():
     model, params = drawn(dropout=0.5)
     keys = jax.random.split(jax.random.key(3), 4000)
     mean = jax.jit(lambda: jax.vmap(lambda key: model.apply(params, {}, X, key)[0])(keys).mean(0))()
-    np.testing.assert_allclose(mean, outputs(model, params), atol=0.05)
+    np.testing.assert_allclose(mean, outputs(model, params), atol=0.1)
 
 
 def test_rows_select_outputs_and_labels():
@@ -102,6 +102,7 @@ def test_words_that_are_booleans_are_read_as_numbers():
         assert jnp.array_equal(outputs(model, params, X > 0), outputs(model, params, (X > 0).astype(float)))
 
 
+@jax.numpy_dtype_promotion("strict")
 def test_degrees_in_bfloat16_count_every_edge():
     star = np.stack([np.zeros(400, int), np.arange(1, 401)])
     model = graph_network((1, 1), star)
