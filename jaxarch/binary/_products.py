@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -145,6 +146,8 @@ def _signed(marked: Callable[[Array | None], Array], bits: Bits) -> Array:
 
 def _over_words(step: Callable[[Any, Any], Any], start: Any, rows: Any) -> Any:
     """Go through the matrix a word at a time. All columns of a word are next to each other in memory."""
+    if not jax.tree.leaves(rows):  # Every entry is present, and none is negative.
+        return start
     return lax.scan(lambda total, row: (step(total, row), None), start, rows)[0]
 
 

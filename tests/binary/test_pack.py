@@ -75,7 +75,13 @@ def test_other_matrices_are_not_packed(odd):
 
 
 def test_a_matrix_that_would_not_become_smaller_stays():
-    assert as_bits(np.ones((1, 4), np.float32)) is None  # Four words, and the size of the weights.
+    row = np.array([[1, 1, 1, -1]], np.float32)
+    assert as_bits(row) is None  # Four words, and the size of the weights.
+
+
+def test_a_matrix_of_one_value_needs_no_bits():
+    x = jnp.where(inputs(2, 40) > 0, jnp.float32(2), jnp.float32(2))
+    assert (by_counting(x, (2.0,), bits_of(np.full((40, 9), 0.5, np.float32))) == 40).all()
 
 
 # Products ---------------------------------------------------------------------------------------------
