@@ -38,6 +38,7 @@ from jaxarch.search._spectral_width import spectral_width as spectral_width
 from jaxarch.search._sr_ste import sr_ste as sr_ste
 from jaxarch.search._synflow import synflow as synflow
 from jaxarch.search._top_kast import top_kast as top_kast
+from jaxarch.search._transformable import transformable as transformable
 from jaxarch.search._two_temperature import two_temperature as two_temperature
 from jaxarch.search._units import units_of as units_of
 from jaxarch.search._untrained import untrained as untrained

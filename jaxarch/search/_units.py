@@ -101,12 +101,38 @@ def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyT
     Raises:
       ArgumentError: a model without any.
     """
+    return groups_and_units((), problem, params, state, selection)[1]
+
+
+def groups_and_units(
+    words: tuple[str, ...], problem: Problem, params: PyTree, state: PyTree, selection: PyTree
+) -> tuple[Groups, GroupUnits]:
+    """Return the groups of a model, and the units of some kinds in the scored leaves; see `units_of`.
+
+    Args:
+      words: kinds of units; all neurons, channels and heads if there are none.
+      problem: the problem of one run.
+      params: the model's parameters.
+      state: the model's state.
+      selection: the parameters that are scored, `None` for all others.
+
+    Raises:
+      ArgumentError: a model without such units.
+    """
     groups = _groups(problem, params, state)
     kinds = {group.kind for group in groups.groups.values()}
-    there = [word for word in ("neurons", "channels", "heads") if word in kinds]
+    there = words or tuple(word for word in ("neurons", "channels", "heads") if word in kinds)
     if not there:
         raise ArgumentError("model: it has no hidden neurons, channels or heads to score")
-    return _of_params(groups.units(*there), params).over(selection)
+    return groups, _of_params(groups.units(*there), params).over(selection)
+
+
+def summed_over(problem: Problem, params: PyTree, state: PyTree) -> dict[str, set[int]]:
+    """Return, by path of a weight, the axes that the model's products sum over."""
+    return {
+        path: {axis for use in uses for axis in use.inputs}
+        for path, uses in _weights(problem, params, state).products
+    }
 
 
 def example_shapes(problem: Problem) -> PyTree:

@@ -25,12 +25,13 @@ from jaxarch.lab.pruning.unit_settings import DENSE, LAYERWISE, UNITS, ChannelSe
 
 MEASURED_STEPS = 10
 """Steps that are timed on one network of each kind, to estimate the total duration."""
-LEARNED = ("two-temperature", "AP")
+LEARNED = ("two-temperature", "AP", "TAS")
 """Methods whose differences to all others are shown."""
 MEANING = {
     DENSE: "the whole network, trained",
     "two-temperature": "Algorithm 1 of [D] learns which units to keep, over the initial weights",
     "AP": "architecture pruning of [A]: a mask of units and weights are trained together, under a penalty",
+    "TAS": "the widths of layers are learned (Dong and Yang 2019), with the share of all units as the target",
     "magnitude": "units of the largest mean weight of a trained network, over all layers together",
     "magnitude" + LAYERWISE: "as magnitude, with the same share of the units of each layer",
     "random": "random units",
@@ -64,7 +65,7 @@ def plan(settings: ChannelSettings) -> list[str]:
 def _searches(settings: ChannelSettings) -> dict[str, int]:
     """Return the searches that train, and the number of trainings of each."""
     names = dict.fromkeys(method.removesuffix(LAYERWISE) for method in settings.methods)
-    shares = {"two-temperature": len(settings.shares)}
+    shares = dict.fromkeys(("two-temperature", "TAS"), len(settings.shares))
     return {name: settings.seeds * shares.get(name, 1) for name in names if settings.search_steps_of(name)}
 
 

@@ -30,10 +30,10 @@ from jaxarch.lab.harness import Parts
 from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.pruning.searches import Architectures, pruning_of
 from jaxarch.lab.pruning.tasks import classification, pooled
-from jaxarch.lab.pruning.unit_settings import LAYERWISE, ChannelSettings
+from jaxarch.lab.pruning.unit_settings import CANDIDATES, LAYERWISE, ChannelSettings
 from jaxarch.masks import GroupUnits, apply_mask, keep
 from jaxarch.saliency import magnitude
-from jaxarch.search import random_mask, two_temperature, units_of
+from jaxarch.search import random_mask, transformable, two_temperature, units_of
 from jaxarch.transforms import density_name
 
 TRAINING = retrain("warm", nonnegative=False)
@@ -190,6 +190,40 @@ def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Arch
     return {"AP": _architectures(network[ByDensity].masks, network.info.failed_at, report, lowest)}
 
 
+def _transformable(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    """Run one search per share: the weights on half of the training rows, the logits on the other half.
+
+    The target is the share of units, as for all other methods, which its widths meet to 5%.
+    """
+    settings = task.settings
+    shares = np.repeat(settings.shares, settings.seeds)
+    seeds = np.tile(np.arange(settings.seeds), len(settings.shares))
+    problem = task.learning(seeds).descending(steps=settings.search_steps)
+    rows = np.asarray(problem.train)
+    network, report = over_seeds(
+        lambda target: transformable(
+            target,
+            cost="units",
+            units=settings.units,
+            widths=CANDIDATES,
+            scores_optimizer=optax.adam(settings.logits_rate),
+        ),
+        settings.seed_keys()[seeds],
+        dataclasses.replace(problem, train=rows[..., ::2], validation=rows[..., 1::2]),
+        jnp.asarray(shares, jnp.float32),
+        network=started(task, None, seeds),
+        labels=[f"share {share:g}, seed {seed}" for share, seed in zip(shares, seeds, strict=True)],
+        **options,
+    )
+    by_share = jax.tree.map(lambda leaf: leaf.reshape(-1, settings.seeds, *leaf.shape[1:]), network.mask)
+    masks = {
+        density_name(share): jax.tree.map(lambda leaf, index=index: leaf[index], by_share)
+        for index, share in enumerate(settings.shares)
+    }
+    failed_at = np.asarray(network.info.failed_at).reshape(-1, settings.seeds).max(axis=0)
+    return {"TAS": _architectures(masks, failed_at, report)}
+
+
 def _magnitude(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
     """Keep the units with the largest mean weight of a trained network, globally and layer by layer."""
     network, report = _of_seeds(TRAINING, task, options, full(task))
@@ -219,6 +253,7 @@ def _random(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
 SEARCHES = {
     "two-temperature": _two_temperature,
     "AP": _architecture_pruning,
+    "TAS": _transformable,
     "magnitude": _magnitude,
     "random": _random,
 }

@@ -13,7 +13,9 @@ from jaxarch.lab.pruning.settings import ArchitectureSettings, check_share
 DENSE = "dense"
 """Name of the whole network, of which all others are parts."""
 LAYERWISE = " per layer"
-METHODS = ("two-temperature", "AP", "magnitude", "magnitude" + LAYERWISE, "random")
+METHODS = ("two-temperature", "AP", "TAS", "magnitude", "magnitude" + LAYERWISE, "random")
+CANDIDATES = tuple(sixteenths / 16 for sixteenths in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16))
+"""Shares of a layer's units among which TAS chooses. Those of its paper, from .3 up, cannot reach an eighth."""
 UNITS = {"cnn": "channels", "resnet20": "channels", "mlp": "neurons", "lenet": "neurons"}
 """Kind of unit that is kept or removed as a whole, by parent."""
 WIDTHS = {"mlp": (200, 100), "cnn": (16, 32)}
@@ -48,17 +50,19 @@ class ChannelSettings(ArchitectureSettings):
     Attributes:
       model: the parent of all networks; the units are channels for cnn and resnet20, and neurons for mlp and
         lenet (LeNet-300-100).
-      methods: two-temperature, over the initial weights; AP (architecture pruning); magnitude, the units of
-        the largest mean weight of a trained network; magnitude per layer, the same share of each layer;
-        random units.
+      methods: two-temperature, over the initial weights; AP (architecture pruning); TAS (transformable
+        architecture search), the most probable widths of layers; magnitude, the units of the largest mean
+        weight of a trained network; magnitude per layer, the same share of each layer; random units.
       shares: shares of all units that are kept.
       mask_rate: learning rate of Adam, which trains the scores of two-temperature.
+      logits_rate: learning rate of Adam, which trains the logits of TAS.
     """
 
     model: Literal["auto", "cnn", "mlp", "lenet", "resnet20"] = "auto"
     methods: tuple[str, ...] = METHODS
     shares: tuple[float, ...] = (0.5, 0.25, 0.125)
     mask_rate: float = 1e-3
+    logits_rate: float = 3e-2
 
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
@@ -73,7 +77,7 @@ class ChannelSettings(ArchitectureSettings):
         super().check()
         check_room(self.seeds, max(self.steps, self.search_steps))
         self.check_numbers(check_share, "shares")
-        self.check_each(check_positive, "mask_rate")
+        self.check_each(check_positive, "mask_rate", "logits_rate")
         check_known("model", (self.model,), UNITS)
         check_known("methods", self.methods, METHODS)
         check_distinct("methods", self.methods)
