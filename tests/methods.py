@@ -54,6 +54,7 @@ LONG = {
     "spectral_width",
     "sr_ste",
     "top_kast",
+    "transformable",
 }
 RUN = partly_long(IN_JAX, LONG)
 """All of them, for tests that run each: what compiles for seconds only in the long suite."""

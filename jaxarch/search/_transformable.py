@@ -90,8 +90,8 @@ class Shares:
         highest = max((power for monomial in self.powers for _, power in monomial), default=1)
         moments = [jnp.ones(1, jnp.float32)]
         for name, shares in widths.items():
-            to_powers = shares[:, None] ** jnp.arange(1, highest + 1, dtype=jnp.float32)
-            moments.append(probabilities[name] @ to_powers)
+            powers = jnp.arange(1, highest + 1, dtype=jnp.float32)
+            moments.append(probabilities[name] @ shares[:, None] ** powers[None])
         longest = max(map(len, self.powers), default=0)
         # Place 0 of the moments holds a 1, for monomials with fewer factors than the longest.
         places = np.zeros((len(self.powers), longest), int)
@@ -190,8 +190,8 @@ def transformable(
     Returns:
       A search; after another stage, one from its weights and within its mask. The mask keeps whole units, so
       `jaxarch.shrink` makes the arrays smaller. In the paper, the logits descend on half of the training
-      rows: give these as the problem's `validation` rows. Without any, they descend on another batch of
-      training rows. `info` has the `probabilities` and the numbers of units `kept` by group, the `cost` found
+      rows: give these as the problem's `validation` rows. Without any, they descend on a batch of training
+      rows. `info` has the `probabilities` and the numbers of units `kept` by group, the `cost` found
       and the `target`, as shares, and `reached`, whether they differ by at most the tolerance.
 
     Raises:
@@ -266,7 +266,8 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     selected = select_floating(params, settings.where)
     groups, units = groups_and_units(settings.units, problem, params, model, selected)
     before = mask_before(network)
-    scores, left = units.score_within(map_selected(jnp.abs, selected), before)
+    magnitudes = map_selected(lambda leaf: jnp.abs(leaf).astype(jnp.float32), selected)
+    scores, left = units.score_within(magnitudes, before)
     sizes = units.groups()
     counts = {name: jnp.asarray(_candidates(size, settings.widths), jnp.int32) for name, size in sizes.items()}
     if left is not None:
@@ -279,7 +280,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
         jnp.asarray(problem.descent.steps, jnp.float32),
         units,
         _read(units, summed_over(problem, params, model)),
-        {name: jnp.argsort(jnp.argsort(-score)) for name, score in scores.items()},
+        {name: jnp.argsort(jnp.argsort(-score)).astype(jnp.int32) for name, score in scores.items()},
         counts,
         _shares(settings.cost, groups, units, params),
     )
@@ -391,7 +392,7 @@ def _two_drawn(key: Array, logits: Array, tau: Array) -> Array:
 
 def _kept(fixed: Fixed, name: str, weights: Array) -> Array:
     """Return the weight of the candidates that have each unit of a group."""
-    has = fixed.ranks[name][:, None] < fixed.counts[name]
+    has = fixed.ranks[name][:, None] < fixed.counts[name][None]
     return has.astype(weights.dtype) @ weights
 
 

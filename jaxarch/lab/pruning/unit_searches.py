@@ -193,10 +193,11 @@ def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Arch
 def _transformable(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
     """Run one search per share: the weights on half of the training rows, the logits on the other half.
 
-    The target is the share of units, as for all other methods, which its widths meet to 5%.
+    The target is the number of units that all other methods keep; its widths meet it to 5%.
     """
     settings = task.settings
     shares = np.repeat(settings.shares, settings.seeds)
+    units = sum(task.units.groups().values())
     seeds = np.tile(np.arange(settings.seeds), len(settings.shares))
     problem = task.learning(seeds).descending(steps=settings.search_steps)
     rows = np.asarray(problem.train)
@@ -210,7 +211,7 @@ def _transformable(task: Task, options: dict[str, Any]) -> dict[str, Architectur
         ),
         settings.seed_keys()[seeds],
         dataclasses.replace(problem, train=rows[..., ::2], validation=rows[..., 1::2]),
-        jnp.asarray(shares, jnp.float32),
+        jnp.asarray(np.round(shares * units) / units, jnp.float32),
         network=started(task, None, seeds),
         labels=[f"share {share:g}, seed {seed}" for share, seed in zip(shares, seeds, strict=True)],
         **options,
