@@ -269,7 +269,8 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     magnitudes = map_selected(lambda leaf: jnp.abs(leaf).astype(jnp.float32), selected)
     scores, left = units.score_within(magnitudes, before)
     sizes = units.groups()
-    counts = {name: jnp.asarray(_candidates(size, settings.widths), jnp.int32) for name, size in sizes.items()}
+    candidates = {name: _candidates(size, settings.widths) for name, size in sizes.items()}
+    counts = {name: jnp.asarray(of, jnp.int32) for name, of in candidates.items()}
     if left is not None:
         # An earlier mask may have removed units. They come last, and no candidate has them.
         scores = {name: jnp.where(left[name], score, -1) for name, score in scores.items()}
@@ -336,13 +337,12 @@ def _shares(cost: Quantity, groups: Groups, units: GroupUnits, params: PyTree) -
         products = find_products(groups._program, dict.fromkeys(groups._leaves))
         whole = cost_polynomials(groups, products, 1, set(named_leaves(params)))[cost]
         terms = whole.with_fixed(names, {name: group.size for name, group in groups.groups.items()}).terms
+    if not any(terms):
+        raise ArgumentError(f"cost: the {cost} do not depend on the searched units; give another cost")
     values = [value * math.prod(sizes[number] for number in of) for of, value in terms.items()]
     total = sum(values)
-    if not any(terms):
-        raise ArgumentError(f"cost: the {cost} do not depend on the units that are searched; give another cost")
-    return Shares(
-        tuple(value / total for value in values), tuple(tuple(Counter(of).items()) for of in terms)
-    )
+    powers = tuple(tuple(Counter(of).items()) for of in terms)
+    return Shares(tuple(value / total for value in values), powers)
 
 
 def _check_target(settings: Settings, shares: Shares, sizes: Mapping[str, int]) -> None:

@@ -15,7 +15,7 @@ DENSE = "dense"
 LAYERWISE = " per layer"
 METHODS = ("two-temperature", "AP", "TAS", "magnitude", "magnitude" + LAYERWISE, "random")
 CANDIDATES = tuple(sixteenths / 16 for sixteenths in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16))
-"""Shares of a layer's units among which TAS chooses. Those of its paper, from .3 up, cannot reach an eighth."""
+"""Shares of a layer's units among which TAS chooses; its paper's, from .3 up, cannot reach an eighth."""
 UNITS = {"cnn": "channels", "resnet20": "channels", "mlp": "neurons", "lenet": "neurons"}
 """Kind of unit that is kept or removed as a whole, by parent."""
 WIDTHS = {"mlp": (200, 100), "cnn": (16, 32)}
