@@ -38,7 +38,7 @@ from jaxarch.search._units import groups_and_units, needs_of, summed_over
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.structure import Groups
 from jaxarch.structure._products import find_products
-from jaxarch.structure._size_costs import cost_polynomials
+from jaxarch.structure._size_costs import Terms, cost_polynomials
 from jaxarch.transforms._densities import layers_emptied
 
 Quantity = Literal["multiply_adds", "parameters", "bytes", "activations", "units"]
@@ -332,7 +332,7 @@ def _shares(cost: Quantity, groups: Groups, units: GroupUnits, params: PyTree) -
     searched = units.groups()
     names, sizes = [*searched], [*searched.values()]
     if cost == "units":
-        terms = {(number,): 1.0 for number in range(len(names))}
+        terms: Terms = {(number,): 1.0 for number in range(len(names))}
     else:
         products = find_products(groups._program, dict.fromkeys(groups._leaves))
         whole = cost_polynomials(groups, products, 1, set(named_leaves(params)))[cost]

@@ -66,11 +66,13 @@ def with_logits(state, logits):
     return state._replace(trainable={**state.trainable, "scores": logits})
 
 
+@pytest.mark.long
 def test_the_model_of_these_tests_has_a_stream_and_a_branch():
     sizes = started(search()).fixed.units.groups()
     assert sorted(sizes.values()) == [6, 10]
 
 
+@pytest.mark.long
 def test_two_candidates_are_drawn_and_weigh_1_together():
     drawn = jax.vmap(lambda key: tas._two_drawn(key, jnp.zeros(5), jnp.float32(1)))(jax.random.split(KEY, 50))
     assert ((drawn > 0).sum(axis=1) == 2).all()
@@ -78,6 +80,7 @@ def test_two_candidates_are_drawn_and_weigh_1_together():
     assert len({tuple(row) for row in np.asarray(drawn > 0).tolist()}) == 10  # every pair of five
 
 
+@pytest.mark.long
 def test_candidates_are_drawn_by_their_probabilities_as_tau_falls():
     logits = jnp.log(jnp.array([0.7, 0.2, 0.1]))
 
@@ -96,6 +99,7 @@ def test_the_candidates_of_a_group_keep_shares_of_its_units_and_at_least_one_eac
     assert tas._candidates(3, (0.1, 0.3, 0.5, 1.0)) == [1, 3]
 
 
+@pytest.mark.long
 def test_each_unit_contributes_its_weight_once_whatever_normalises_it():
     state = started(search())
     graph, _, rest = nnx.split(Residual(nnx.Rngs(0)), nnx.Param, ...)
@@ -112,6 +116,21 @@ def test_each_unit_contributes_its_weight_once_whatever_normalises_it():
     assert close(made, model.head((x + model.down(inner)) * stream[None]), 1e-5)
 
 
+@pytest.mark.long
+def test_while_it_searches_biases_and_norms_stay_and_kernels_that_read_units_are_masked():
+    training, state = search(), started(search())
+    before, now = (
+        jaxarch.named_leaves(tree)
+        for tree in (state.trainable["weights"], training.params(training.settings, state))
+    )
+    changed = {path for path, leaf in now.items() if not same(leaf, before[path])}
+    assert changed <= {"square/kernel", "up/kernel", "down/kernel", "head/kernel"}
+    assert "down/kernel" in changed
+    mask = jaxarch.named_leaves(training.network(training.settings, state).mask)
+    assert {"norm/scale", "norm/bias", "up/bias"} <= set(mask)
+
+
+@pytest.mark.long
 def test_the_expected_cost_is_the_mean_over_all_widths():
     state = started(search(cost="parameters"))
     fixed, sizes = state.fixed, state.fixed.units.groups()
@@ -152,6 +171,7 @@ def test_the_cost_found_is_that_of_the_smaller_model(cost):
     assert bool(network.info["reached"]) == (abs(share - 0.5) <= 0.025)
 
 
+@pytest.mark.long
 def test_the_pull_is_towards_the_target_and_0_near_it():
     training = search(0.5, cost="units", widths=(0.5, 1.0), strength=3.0)
     state = started(training)
@@ -175,6 +195,7 @@ def test_the_pull_is_towards_the_target_and_0_near_it():
     )
 
 
+@pytest.mark.long
 def test_widths_that_met_the_target_last_are_kept_if_the_last_ones_do_not():
     training = search(0.5, cost="units", widths=(0.5, 1.0))
     state = started(training)
