@@ -60,7 +60,7 @@ def measure(task: Task, progress: Callable[[Progress], None] | None) -> Measured
     table.insert(1, "model", settings.model)
     comparisons = compared(table[table["strategy"] != DENSE], ["share"])
     masks = {method: of_method.masks for method, of_method in found.items()}
-    return Measured(table, comparisons, masks, _notes(found, settings))
+    return Measured(table, comparisons, masks, [*_notes(found, settings), *off_target(table)])
 
 
 def _runs(found: dict[str, Architectures], task: Task, share: float) -> tuple[pd.DataFrame, PyTree]:
@@ -226,3 +226,15 @@ def timed(task: Task, steps: int) -> tuple[float, float]:
 def _notes(found: dict[str, Architectures], settings: ChannelSettings) -> list[str]:
     """List searches that failed, and shares that architecture pruning did not reach."""
     return [note for method, of in found.items() for note in of.notes(method, settings.shares, "share")]
+
+
+def off_target(table: pd.DataFrame) -> list[str]:
+    """Count the networks of TAS that miss the number of units of their share by more than its tolerance."""
+    rows = table[table["strategy"] == "TAS"]
+    asked = (rows["share"] * rows["all_units"]).round()
+    missed = rows[(rows["units"] - asked).abs() > 0.05 * asked]
+    return [
+        f"! TAS: {len(of)} of {(rows['share'] == share).sum()} networks of share {share:g} have "
+        f"{of['units'].min():g} to {of['units'].max():g} units, and not {asked[of.index[0]]:g}"
+        for share, of in missed.groupby("share", sort=False)
+    ]

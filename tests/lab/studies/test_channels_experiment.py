@@ -133,6 +133,14 @@ def test_tas_trains_weights_on_half_of_the_rows_and_logits_on_the_other_half(tas
     assert counts == [(2, 12), (2, 8)]
 
 
+def test_networks_of_tas_with_other_numbers_of_units_than_their_share_says_are_noted():
+    rows = {"strategy": ["TAS", "TAS", "TAS", "AP"], "share": [0.5, 0.5, 0.25, 0.5], "units": [20, 24, 12, 9]}
+    table = pd.DataFrame(rows | {"all_units": 48})
+    assert cutting.off_target(table) == [
+        "! TAS: 1 of 2 networks of share 0.5 have 20 to 20 units, and not 24"
+    ]
+
+
 @pytest.mark.long
 def test_a_smaller_network_that_computes_something_else_is_not_reported(task, monkeypatch):
     one = task.problem.of_run(0)
