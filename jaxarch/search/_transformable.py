@@ -160,8 +160,9 @@ def transformable(
         -log E[cost] if they cost less than `(1 - tolerance) target`, otherwise 0.
 
     tau falls linearly. Groups keep their most probable widths; if these miss the target at the last step,
-    those of the last step at which they met it. X. Dong and Y. Yang, Network Pruning via
-    Transformable Architecture Search, NeurIPS 2019, arXiv:1905.09717; q is its eq. (3).
+    those of the last step at which they met it. X. Dong and Y. Yang, Network Pruning via Transformable
+    Architecture Search, NeurIPS 2019, arXiv:1905.09717; q is its eq. (3). The loss of the cost is read from
+    the authors' code, which has no tolerance above the target, and lets tau fall by a cosine.
 
     Departures from the paper: a narrower layer is filled up with zeros, and not interpolated between
     channels. So unit i is the same unit in all candidates, and axes that a residual stream ties together keep
@@ -169,7 +170,8 @@ def transformable(
     ordered by their mean magnitude at the start. A fresh network has no better order, and for a trained one
     the first units are arbitrary. The expected cost is exact also where both axes of a kernel belong to one
     group. All candidates share one batch norm. Both descents start from the weights before the step; in the
-    authors' code the logits see the weights after it. Depth is not searched, since each group keeps a unit.
+    authors' code the logits see the weights after it. The authors train the last widths, whatever they cost.
+    Depth is not searched, since each group keeps a unit.
 
     Args:
       target: the cost to reach, as a share of the dense model's, in (0, 1]. May be traced, like all numbers
