@@ -41,8 +41,10 @@ from .calibration import calibrate as calibrate
 from .calibration import reconstruct as reconstruct
 from .calibration import sparsegpt as sparsegpt
 from .certificates import Certificate as Certificate
+from .certificates import Compression as Compression
 from .certificates import Prescription as Prescription
 from .certificates import certify as certify
+from .certificates import pick_to_learn as pick_to_learn
 from .certificates import prescribe as prescribe
 from .io import Checkpoints as Checkpoints
 from .io import load_mask as load_mask

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxarch.run._network import Network
 
 
 def rounded(number: float, towards: str) -> str:
@@ -12,6 +17,13 @@ def rounded(number: float, towards: str) -> str:
     if not exact.is_finite() or exact == 0:
         return f"{number:g}"
     return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=towards)):.10g}"
+
+
+def in_lines(lines: dict[str, str], assumptions: tuple[str, ...]) -> str:
+    """Print values beside their names, and then the assumptions."""
+    width = max(map(len, lines))
+    told = [f"{name:<{width}}  {value}" for name, value in lines.items()]
+    return "\n".join([*told, *(f"{'assumed':<{width}}  {line}" for line in assumptions)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +153,53 @@ class Certificate:
             lines["from held-out rows"] = f"{self.held_out or self.why_not_held_out}"
         if self.training is not None or self.held_out is not None:
             lines["confidence"] = f"each bound is wrong with probability at most {self.delta:g}"
-        width = max(map(len, lines))
-        told = [f"{name:<{width}}  {value}" for name, value in lines.items()]
-        return "\n".join([*told, *(f"{'assumed':<{width}}  {line}" for line in self.assumptions)])
+        return in_lines(lines, self.assumptions)
+
+
+class Picked(NamedTuple):
+    """A round of `pick_to_learn`.
+
+    Attributes:
+      picked: the number of rows that the network was trained on.
+      errors: the number of the other rows that it gets wrong.
+    """
+
+    picked: int
+    errors: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Compression:
+    """A network that a few training rows determine, as returned by `pick_to_learn`. `print` shows its bound.
+
+    Attributes:
+      network: the network of the best round.
+      rows: the rows of the problem's data that it was trained on, in the order in which they were picked.
+      examples: the number of training rows.
+      errors: the number of the other training rows that the network gets wrong.
+      bound: an upper bound on the probability of an error on a new example.
+      rounds: all rounds that were computed, the first one without any picked row.
+      delta: the accepted probability that the bound is wrong.
+      choices: the number of networks that the bound pays for: all rounds of each setting.
+      assumptions: the assumptions that could not be checked.
+    """
+
+    network: Network
+    rows: np.ndarray
+    examples: int
+    errors: int
+    bound: float
+    rounds: tuple[Picked, ...]
+    delta: float
+    choices: int
+    assumptions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        others = self.examples - len(self.rows)
+        rate = f"{self.errors:,} errors in the other {others:,}: {self.errors / others:.4f}"
+        lines = {
+            "picked": f"{len(self.rows):,} of {self.examples:,} training examples",
+            "error on new data": f"at most {rounded(self.bound, ROUND_CEILING)} ({rate})",
+            "confidence": f"the bound is wrong with probability at most {self.delta:g}",
+        }
+        return in_lines(lines, self.assumptions)

@@ -195,6 +195,11 @@ def _check_settings(
     check_count("choices", choices)
     check_count("flips", flips, least=0)
     check_flag("repeats", repeats)
+    check_options(wrong, batch_size)
+
+
+def check_options(wrong: Wrong | None, batch_size: int | None) -> None:
+    """Raise unless `wrong` is a function, and `batch_size` a number of rows, if given."""
     if batch_size is not None:
         check_count("batch_size", batch_size)
     if wrong is not None:
@@ -218,7 +223,7 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     for name in ("params", "mask"):
         if getattr(network, name) is None:
             raise ArgumentError(f"network: it has no {name}; certify needs a mask and its weights")
-    _check_rows(problem)
+    check_rows_of_one_run(problem)
     check_booleans(network.mask)
     _check_leaves(network, problem)
     if weights is not None:
@@ -226,7 +231,7 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
         dict(_leaves_like("weights", weights, network.params, "the parameters", "the network's"))
 
 
-def _check_rows(problem: Problem) -> None:
+def check_rows_of_one_run(problem: Problem) -> None:
     """Raise unless a problem has the rows of one run, without padding."""
     for name in ("train", "validation"):
         if getattr(getattr(problem, name), "ndim", 1) > 1:

@@ -60,7 +60,7 @@ def why_no_errors(problem: Problem, network: Network, wrong: Wrong | None, rows:
                 f"wrong: expected one boolean for each of {len(rows)} examples, such as outputs * y <= 0, "
                 f"got {shown(found)}"
             )
-    arguments = (_counted(wrong), problem, network.params, network.state)
+    arguments = (counted(wrong), problem, network.params, network.state)
     try:
         jax.eval_shape(_errors_of, *arguments, jnp.asarray(rows))
     except Exception as error:
@@ -87,7 +87,7 @@ def _of_each(tree: Any, count: int) -> list[Array]:
     return [leaf.reshape(count, -1) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
 
 
-def _judged(
+def judged(
     wrong: Wrong, problem: Problem, params: PyTree, state: PyTree, rows: Array
 ) -> tuple[Array, list[Array]]:
     """Return which examples are wrong, and their outputs. A NaN in outputs or labels counts as an error."""
@@ -121,10 +121,10 @@ class _Counts(NamedTuple):
 @jax.jit
 def _errors_of(wrong: Wrong, problem: Problem, params: PyTree, state: PyTree, rows: Array) -> _Counts:
     def alone(row: Array) -> tuple[Array, list[Array]]:
-        errors, outputs = _judged(wrong, problem, params, state, row[None])
+        errors, outputs = judged(wrong, problem, params, state, row[None])
         return errors[0], [leaf[0] for leaf in outputs]
 
-    in_batch, outputs = _judged(wrong, problem, params, state, rows)
+    in_batch, outputs = judged(wrong, problem, params, state, rows)
     by_itself, others = jax.vmap(alone)(rows)
 
     def apart(one: Array, other: Array) -> Array:
@@ -143,7 +143,7 @@ def _errors_of(wrong: Wrong, problem: Problem, params: PyTree, state: PyTree, ro
     )
 
 
-def _counted(wrong: Wrong | None) -> Partial:
+def counted(wrong: Wrong | None) -> Partial:
     of = wrong or _largest_is_another
     # In a `Partial` the arguments are a pytree and get traced, so that one program serves many thresholds.
     return of if isinstance(of, Partial) else Partial(of)
@@ -160,7 +160,7 @@ def count_errors(
     """
     size = batch_size or len(rows)
     parts = (jnp.asarray(rows[start : start + size]) for start in range(0, len(rows), size))
-    of = _counted(wrong)
+    of = counted(wrong)
     found = [jax.device_get(_errors_of(of, problem, network.params, network.state, part)) for part in parts]
     unlike, why_not = sum(int(part.unlike) for part in found), ""
     pairs = zip(*(zip(part.apart, part.largest, strict=True) for part in found), strict=True)

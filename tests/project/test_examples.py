@@ -19,6 +19,7 @@ MODULES = [
 ]
 LONG = {
     "jaxarch.certificates._certify",
+    "jaxarch.certificates._pick_to_learn",
     "jaxarch.certificates._prescribe",
     "jaxarch.lab.claims.checks.convexity",
     "jaxarch.lab.claims.checks.own_loss",

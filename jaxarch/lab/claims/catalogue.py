@@ -66,6 +66,7 @@ IDEAS = (
     new_results.duality_gap,
     new_results.new_errors,
     new_results.randomized_errors,
+    new_results.compression,
     new_results.relaxation,
     new_results.time_to_read_off,
     new_results.clipped_descent,

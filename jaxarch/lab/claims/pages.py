@@ -46,6 +46,7 @@ PROVED_TOGETHER = (
     ("certificate.gap", "certificate.flips"),
     ("certificate.generalization",),
     ("certificate.randomized",),
+    ("certificate.compression",),
     ("relaxation.piece", "relaxation.product"),
     ("relaxation.removal",),
     ("two-temperature.clipped-descent",),

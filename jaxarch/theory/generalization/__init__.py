@@ -12,10 +12,12 @@ below the result of exact arithmetic. Only `relaxed_length` uses JAX, for the pe
 
 from jaxarch.theory.generalization._binomial import binomial_upper
 from jaxarch.theory.generalization._bounds import kl_inverse, masked_bound, randomized_bound
+from jaxarch.theory.generalization._compression import compression_bound
 from jaxarch.theory.generalization._description import description_length, relaxed_length
 
 __all__ = [
     "binomial_upper",
+    "compression_bound",
     "description_length",
     "kl_inverse",
     "masked_bound",

@@ -2,6 +2,7 @@
 
 from jaxarch.lab.claims.new_results import (
     clipped_descent,
+    compression,
     convex_sgd,
     descent,
     duality_gap,
@@ -28,6 +29,7 @@ from jaxarch.lab.claims.new_results import (
 
 __all__ = [
     "clipped_descent",
+    "compression",
     "convex_sgd",
     "descent",
     "duality_gap",
