@@ -102,6 +102,10 @@ EXPERIMENTS = {
         "certified against measured errors on new examples, of masks over random signs and of weight-free "
         "networks"
     ),
+    "theory.compression": (
+        "Pick-to-Learn: errors certified by the few examples that a network is trained on, beside held-out "
+        "ones"
+    ),
 }
 DEFAULT = "disentangling.strategies"
 
