@@ -78,7 +78,8 @@ def _outputs(problem: Problem, params: PyTree, state: PyTree, rows: Array) -> tu
 
 
 def _largest_is_another(outputs: Any, labels: Array) -> Array:
-    return jnp.argmax(outputs, axis=-1) != labels
+    # With 64 bits on, argmax returns int64, which strict promotion does not compare with other labels.
+    return jnp.argmax(outputs, axis=-1).astype(jnp.int32) != labels.astype(jnp.int32)
 
 
 def _of_each(tree: Any, count: int) -> list[Array]:
