@@ -6,7 +6,14 @@
 
 Perceptrons of 784, w, w, w and 10 units are packed by `jaxarch.binary.pack`. Both forms are timed as compiled
 programs, interleaved. `weight-free` has weights 0 and c and normalised ReLUs, `signed` has -c, 0 and c, and
-`binary` has -1 and 1 and signs as activations.
+`binary` has -1 and 1 and signs as activations. Masks that a search finds are packed too, for their accuracy,
+and for the additions that a minimum spanning tree of neurons would save.
+
+At width 2,048, for one example, a weight-free network is 32 times smaller and 3.6 times as fast. With
+activations of 8 bits it is 5.6 times as fast, and a binary network 5.8 times. At width 512 the ratios are
+.96, 1.5 and 1.3. For 64 examples only counted products are faster. 8 bits cost no accuracy on MNIST. The tree
+saves 1 to 4% of the additions of masks over weights of 1, and none over signs. docs/packed_networks.md has
+the tables.
 """
 
 from __future__ import annotations
