@@ -95,6 +95,9 @@ EXPERIMENTS = {
     "analysis.intrinsic_dimension": (
         "the smallest random subspace in which a mask learns almost as well, against density and method"
     ),
+    "analysis.instability": (
+        "the step from which on two trainings of one mask end in one valley: tickets, random masks, dense"
+    ),
     "theory.temperature_ratio": (
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),
