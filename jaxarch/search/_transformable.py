@@ -34,7 +34,7 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
 from jaxarch.run._training_info import TrainingInfo
 from jaxarch.search._scored import descent_of
-from jaxarch.search._units import groups_and_units, needs_of, summed_over
+from jaxarch.search._units import groups_and_units, needs_of, of_params, summed_over
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.structure import Groups
 from jaxarch.structure._products import find_products
@@ -51,6 +51,8 @@ SPREAD = 0.01
 """Standard deviation of the initial logits, as in the authors' code: equal ones would have no largest."""
 _ROUNDING = 1e-9
 """Added to a width times a number of units: .7 of 10 units are 7, whatever the rounding."""
+_ROUNDED = 1e-6
+"""Relative error allowed to a cost, which is a sum in float32: also a tolerance of 0 can be met."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +164,8 @@ def transformable(
     tau falls linearly. Groups keep their most probable widths; if these miss the target at the last step,
     those of the last step at which they met it. X. Dong and Y. Yang, Network Pruning via Transformable
     Architecture Search, NeurIPS 2019, arXiv:1905.09717; q is its eq. (3). The loss of the cost is read from
-    the authors' code, which has no tolerance above the target, and lets tau fall by a cosine.
+    the authors' code. There the tolerance is a share of the dense model's cost and holds below the target
+    alone, and tau falls by a cosine.
 
     Departures from the paper: a narrower layer is filled up with zeros, and not interpolated between
     channels. So unit i is the same unit in all candidates, and axes that a residual stream ties together keep
@@ -184,7 +187,8 @@ def transformable(
       tau: the temperatures at the first and at the last step, positive.
       strength: lambda_cost of the paper, at least 0.
       tolerance: t, in [0, 1).
-      where: the leaves whose units are searched, by path.
+      where: the leaves whose units are searched, by path. A unit goes with all its parts, also with those in
+        other leaves; the leaves selected give it its place in the order.
       scores_optimizer: any optax transformation for the logits; by default one optimizer trains everything.
         The paper has Adam at 1e-3 over 600 epochs; a few hundred steps need 1e-2 or more.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
@@ -192,14 +196,15 @@ def transformable(
     Returns:
       A search; after another stage, one from its weights and within its mask. The mask keeps whole units, so
       `jaxarch.shrink` makes the arrays smaller. In the paper, the logits descend on half of the training
-      rows: give these as the problem's `validation` rows. Without any, they descend on a batch of training
-      rows. `info` has the `probabilities` and the numbers of units `kept` by group, the `cost` found
+      rows: give these as the problem's `validation` rows. Their batches are drawn independently; without a
+      batch size, as of a stream, each step takes all of them. Without validation rows, the logits descend on
+      training rows, and in a `paired` problem or a stream on the batch of the weights. `info` has the `probabilities` and the numbers of units `kept` by group, the `cost` found
       and the `target`, as shares, and `reached`, whether they differ by at most the tolerance.
 
     Raises:
       ArgumentError: a target, a tolerance or widths out of range; a quantity or units that are not
         understood, or that the model does not have; temperatures that are not positive; a strength that is
-        negative or not finite; a target that the smallest widths exceed.
+        negative or not finite; a target that the smallest widths of a whole network exceed.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -266,7 +271,9 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     params_key, logits_key, noise_key = jax.random.split(key, 3)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
     selected = select_floating(params, settings.where)
-    groups, units = groups_and_units(settings.units, problem, params, model, selected)
+    groups, asked = groups_and_units(settings.units, problem, params, model, selected)
+    # Units go as a whole, with their parts in kernels that `where` leaves out: otherwise their cost would stay.
+    units = of_params(groups.units_of(asked.groups()), params)
     before = mask_before(network)
     magnitudes = map_selected(lambda leaf: jnp.abs(leaf).astype(jnp.float32), selected)
     scores, left = units.score_within(magnitudes, before)
@@ -287,7 +294,8 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
         counts,
         _shares(settings.cost, groups, units, params),
     )
-    _check_target(settings, fixed.shares, sizes)
+    if left is None:
+        _check_target(settings, fixed.shares, sizes)
     keys = jax.random.split(logits_key, len(counts))
     logits = {
         name: SPREAD * jax.random.normal(one, of.shape, jnp.float32)
@@ -358,7 +366,7 @@ def _check_target(settings: Settings, shares: Shares, sizes: Mapping[str, int]) 
         }
         lowest = float(shares.expected(least, {name: jnp.ones(1, jnp.float32) for name in sizes}))
     most = float(np.asarray(settings.target)) * (1 + float(np.asarray(settings.tolerance)))
-    if lowest > most * (1 + 1e-6):
+    if lowest > most * (1 + _ROUNDED):
         raise ArgumentError(
             f"target: {shown(settings.target)} of the {settings.cost} is out of reach, since the smallest "
             f"widths cost {lowest:.3g}; give smaller widths, or more units"
@@ -436,11 +444,17 @@ def _held_out(problem: Problem, key: Array, step: int | Array) -> PyTree:
 
 def _pull(settings: Settings, fixed: Fixed, logits: Mapping[str, Array]) -> Array:
     """Return lambda_cost times the loss of the cost."""
+    side = _side(settings, _cost(fixed, jax.tree.map(_most_probable, logits)))
+    expected = _cost(fixed, jax.tree.map(jax.nn.softmax, logits))
+    return jnp.asarray(settings.strength, jnp.float32) * side * jnp.log(expected)
+
+
+def _side(settings: Settings, cost: Array) -> Array:
+    """Return 1. if a cost is above the target by more than the tolerance, -1. if it is below, otherwise 0."""
     target, tolerance = (jnp.asarray(of, jnp.float32) for of in (settings.target, settings.tolerance))
-    now = _cost(fixed, {name: _most_probable(of) for name, of in logits.items()})
-    sign = jnp.where(now > (1 + tolerance) * target, 1, jnp.where(now < (1 - tolerance) * target, -1, 0))
-    expected = _cost(fixed, {name: jax.nn.softmax(of) for name, of in logits.items()})
-    return jnp.asarray(settings.strength, jnp.float32) * sign.astype(jnp.float32) * jnp.log(expected)
+    is_above = cost > (1 + tolerance) * target * (1 + _ROUNDED)
+    is_below = cost < (1 - tolerance) * target * (1 - _ROUNDED)
+    return is_above.astype(jnp.float32) - is_below.astype(jnp.float32)
 
 
 def _cost(fixed: Fixed, probabilities: Mapping[str, Array]) -> Array:
@@ -470,10 +484,8 @@ class Chosen(NamedTuple):
 
 def _chosen(settings: Settings, state: TrainState) -> Chosen:
     logits = state.trainable["scores"]
-    cost = _cost(state.fixed, {name: _most_probable(of) for name, of in logits.items()})
-    target, tolerance = (jnp.asarray(of, jnp.float32) for of in (settings.target, settings.tolerance))
-    places = {name: jnp.argmax(of) for name, of in logits.items()}
-    return Chosen(places, cost, jnp.abs(cost - target) <= tolerance * target)
+    cost = _cost(state.fixed, jax.tree.map(_most_probable, logits))
+    return Chosen(jax.tree.map(jnp.argmax, logits), cost, _side(settings, cost) == 0)
 
 
 def _after_step(settings: Settings, state: TrainState) -> Chosen:
@@ -489,7 +501,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
     whole = {name: fixed.ranks[name] < count for name, count in kept.items()}
     mask = within(fixed.units.spread(whole, weights), fixed.mask)
     info = {
-        "probabilities": {name: jax.nn.softmax(of) for name, of in state.trainable["scores"].items()},
+        "probabilities": jax.tree.map(jax.nn.softmax, state.trainable["scores"]),
         "kept": kept,
         "cost": chosen.cost,
         "target": jnp.asarray(settings.target, jnp.float32),

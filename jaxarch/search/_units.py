@@ -84,7 +84,7 @@ def units_of(
     if isinstance(units, (NOfM, Blocks)) and problem.predict is not None:
         units = units.along(_weights(problem, params, state).axes)
     if not isinstance(units, Units):
-        units = _of_params(_groups(problem, params, state).units(*units), params)
+        units = of_params(_groups(problem, params, state).units(*units), params)
     return units.over(selection)
 
 
@@ -124,7 +124,7 @@ def groups_and_units(
     there = words or tuple(word for word in ("neurons", "channels", "heads") if word in kinds)
     if not there:
         raise ArgumentError("model: it has no hidden neurons, channels or heads to score")
-    return groups, _of_params(groups.units(*there), params).over(selection)
+    return groups, of_params(groups.units(*there), params).over(selection)
 
 
 def summed_over(problem: Problem, params: PyTree, state: PyTree) -> dict[str, set[int]]:
@@ -157,7 +157,7 @@ def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype)
 
 
-def _of_params(units: GroupUnits, params: PyTree) -> GroupUnits:
+def of_params(units: GroupUnits, params: PyTree) -> GroupUnits:
     """Drop the leaves of the state: running statistics are not masked."""
     own = named_leaves(params)
     return GroupUnits(tuple((path, axes) for path, axes in units.leaves if path in own))

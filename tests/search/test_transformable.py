@@ -1,5 +1,6 @@
 """Transformable architecture search: widths of layers, drawn by learned probabilities, and what they cost."""
 
+import dataclasses
 import itertools
 from functools import cache
 
@@ -249,6 +250,63 @@ def test_after_another_stage_it_keeps_the_largest_units_within_the_mask():
     network = jax.jit(search(0.4))(KEY, learned, before)
     inside = jax.tree.map(lambda new, old: (new <= old).all(), network.mask, before.mask)
     assert all(jax.tree.leaves(inside))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["up/kernel", "square/kernel"])
+def test_units_go_as_a_whole_if_some_of_their_kernels_are_not_selected(where):
+    learned, narrow = problem(), search(0.9, where=where, widths=(0.3, 1.0), steps=1)
+    state = narrow.init(narrow.settings, KEY, learned, None)
+    least = {name: jnp.zeros_like(of, int) for name, of in state.memory.places.items()}
+    cost = tas._cost(state.fixed, {name: jnp.array([1.0, 0.0]) for name in least})
+    network = narrow.network(narrow.settings, state._replace(memory=tas.Chosen(least, cost, True)))
+    total = jaxarch.cost(network, learned).total
+    assert close(network.info["cost"], total.shrunk.multiply_adds / total.dense.multiply_adds, 1e-5)
+
+
+@pytest.mark.long
+def test_kernels_that_are_not_selected_read_units_as_often_as_selected_ones():
+    params = started(search()).trainable["weights"]
+    made = {
+        where: search(where=where).init(search(where=where).settings, KEY, problem(), None).fixed.read
+        for where in ("square/kernel", ("square/kernel", "head/kernel"))
+    }
+    soft = {name: jnp.linspace(0.1, 1.0, 6) for name, size in started(search()).fixed.units.groups().items()}
+    one, several = (
+        read.spread({name: soft[name] for name in read.groups()}, params) for read in made.values()
+    )
+    assert {path for path, leaf in jaxarch.named_leaves(one).items() if leaf is not None} >= {"head/kernel"}
+    assert same(one, several)
+
+
+@pytest.mark.long
+def test_an_earlier_mask_may_leave_less_than_the_smallest_widths():
+    learned = problem()
+    sizes = started(search()).fixed.units.groups()
+    params, state = learned.init(KEY)
+    mask = started(search()).fixed.units.spread(
+        {name: jnp.arange(size) < 1 for name, size in sizes.items()}, params
+    )
+    before = jaxarch.Network(jaxarch.masks.apply_mask(mask, params), mask, state)
+    narrow = search(1 / 8, cost="units")  # 2 of 16 units, and the smallest of all widths are 4
+    with pytest.raises(ArgumentError, match="out of reach"):
+        narrow.init(narrow.settings, KEY, learned, None)
+    assert bool(narrow.init(narrow.settings, KEY, learned, before).memory.reached)
+
+
+@pytest.mark.parametrize("sizes", [(16, 32), (7, 9, 11)])
+def test_a_tolerance_of_0_is_met_by_each_cost_that_is_exactly_the_target(sizes):
+    total = sum(sizes)
+    shares = tas.Shares(tuple(size / total for size in sizes), tuple(((n, 1),) for n in range(len(sizes))))
+    kept = np.array(list(itertools.product(*(tas._candidates(size, tas.WIDTHS) for size in sizes))))
+    widths = {str(n): jnp.asarray(kept[:, n, None] / size, jnp.float32) for n, size in enumerate(sizes)}
+    only = {name: jnp.ones(1) for name in widths}
+    costs = jax.vmap(lambda of: shares.expected(of, only))(widths)
+    settings = search(0.5, tolerance=0.0).settings
+    exact = dataclasses.replace(settings, target=kept.sum(axis=1) / total)
+    assert (tas._side(exact, costs) == 0).all()
+    assert (tas._side(dataclasses.replace(exact, target=exact.target - 0.5 / total), costs) == 1).all()
+    assert (tas._side(dataclasses.replace(exact, target=exact.target + 0.5 / total), costs) == -1).all()
 
 
 @pytest.mark.long
