@@ -198,8 +198,9 @@ def transformable(
       `jaxarch.shrink` makes the arrays smaller. In the paper, the logits descend on half of the training
       rows: give these as the problem's `validation` rows. Their batches are drawn independently; without a
       batch size, as of a stream, each step takes all of them. Without validation rows, the logits descend on
-      training rows, and in a `paired` problem or a stream on the batch of the weights. `info` has the `probabilities` and the numbers of units `kept` by group, the `cost` found
-      and the `target`, as shares, and `reached`, whether they differ by at most the tolerance.
+      training rows, and in a `paired` problem or a stream on the batch of the weights. `info` has the
+      `probabilities` and the numbers of units `kept` by group, the `cost` found and the `target`, as shares,
+      and `reached`, whether they differ by at most the tolerance.
 
     Raises:
       ArgumentError: a target, a tolerance or widths out of range; a quantity or units that are not
@@ -272,7 +273,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
     selected = select_floating(params, settings.where)
     groups, asked = groups_and_units(settings.units, problem, params, model, selected)
-    # Units go as a whole, with their parts in kernels that `where` leaves out: otherwise their cost would stay.
+    # Units go as a whole, with their parts in kernels that `where` leaves out: their cost goes with them.
     units = of_params(groups.units_of(asked.groups()), params)
     before = mask_before(network)
     magnitudes = map_selected(lambda leaf: jnp.abs(leaf).astype(jnp.float32), selected)

@@ -101,6 +101,14 @@ def test_the_candidates_of_a_group_keep_shares_of_its_units_and_at_least_one_eac
 
 
 @pytest.mark.long
+def test_a_unit_weighs_as_much_as_the_candidates_that_have_it():
+    fixed = started(search(widths=(0.5, 1.0))).fixed
+    name = next(name for name, size in fixed.units.groups().items() if size == 6)
+    made = tas._kept(fixed, name, jnp.array([0.25, 0.75]))[jnp.argsort(fixed.ranks[name])]
+    assert close(made, jnp.array([1, 1, 1, 0.75, 0.75, 0.75]), 1e-6)
+
+
+@pytest.mark.long
 def test_each_unit_contributes_its_weight_once_whatever_normalises_it():
     state = started(search())
     graph, _, rest = nnx.split(Residual(nnx.Rngs(0)), nnx.Param, ...)
@@ -210,6 +218,57 @@ def test_widths_that_met_the_target_last_are_kept_if_the_last_ones_do_not():
     lost = training.after_step(training.settings, with_logits(never, whole))
     assert not bool(lost.reached)
     assert close(lost.cost, 1.0, 1e-6)
+
+
+@pytest.fixture
+def draws(monkeypatch):
+    """Temperatures and keys of all draws, as they are made."""
+    seen, drawn = [], tas._two_drawn
+
+    def two_drawn(key, logits, tau):
+        seen.append((float(tau), tuple(jax.random.key_data(key).tolist())))
+        return drawn(key, logits, tau)
+
+    monkeypatch.setattr(tas, "_two_drawn", two_drawn)
+    return seen
+
+
+@pytest.mark.long
+def test_tau_falls_linearly_and_each_step_and_group_draws_anew(draws):
+    training = search(tau=(5.0, 1.0))
+    state = training.init(training.settings, KEY, problem().descending(steps=5), None)
+    for step in (0, 1, 4):
+        training.params(training.settings, state._replace(step=jnp.int32(step)))
+    assert [tau for tau, _ in draws] == [5, 5, 4, 4, 1, 1]
+    assert len({key for _, key in draws}) == 6
+
+
+@pytest.mark.long
+def test_logits_move_along_the_gradient_of_the_loss_of_validation_rows_and_of_the_pull(draws):
+    training = search(optimizer=optax.sgd(0.1), scores_optimizer=optax.sgd(1.0), batch_size=None)
+    learned = training.on(problem())
+    state = training.init(training.settings, KEY, learned, None)
+    # The most probable widths, by which the pull is towards the target, stay the same nearby.
+    logits = {name: jnp.linspace(0.0, 2.0, of.size) for name, of in state.trainable["scores"].items()}
+    state = with_logits(state, logits)
+    training.params(training.settings, state)
+    optimizer = training.optimizer(KEY, learned, state)
+    nothing = jax.tree.map(jnp.zeros_like, state.trainable)
+    updates, _ = optimizer.update(nothing, optimizer.init(state.trainable), state.trainable, step=0)
+    # The two groups have a draw for the weights, and another for the logits.
+    assert len({key for _, key in draws}) == len(draws) == 4
+
+    batch = learned.gather(learned.data, None, learned.validation)
+
+    def loss(share):
+        moved = {name: of + share * updates["scores"][name] for name, of in logits.items()}
+        at = with_logits(state, moved)._replace(sample=jnp.int32(1))
+        value, _ = learned.loss(training.params(training.settings, at), state.model, batch, KEY)
+        return value + tas._pull(training.settings, state.fixed, moved)
+
+    squared = sum(jnp.square(of).sum() for of in updates["scores"].values())
+    step = 0.05 / jnp.sqrt(squared)
+    assert close((loss(step) - loss(-step)) / (2 * step), -squared, 2e-2 * squared)
 
 
 @cache
