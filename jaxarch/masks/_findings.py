@@ -131,9 +131,9 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
 
 
 def _wide(dtype: Any) -> Any:
-    # Under strict promotion a mask has no common type with float32.
-    is_mask = jnp.issubdtype(dtype, jnp.bool_)
-    return jnp.float32 if is_mask else jnp.promote_types(dtype, jnp.float32)
+    # Under strict promotion, only float32 has a common type with float32.
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.promote_types(dtype, jnp.float32)
 
 
 def lines(seen: Seen, weights: PyTree = None) -> list[str]:

@@ -261,3 +261,10 @@ def test_a_compiled_program_counts_what_numpy_does(pooled):
         arrays = [(scores[path], mask[path], there[path]) for path in scores]
         by_numpy = findings._counts(np, jax.tree.map(np.asarray, arrays), np.int64, pooled)
         assert (np.asarray(findings._compiled_counts(arrays, pooled)) == by_numpy).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.int8, bool])
+def test_scores_of_any_dtype_are_counted_under_strict_promotion(dtype):
+    scores, mask = {"w": jnp.zeros(4, dtype)}, {"w": jnp.ones(4, bool)}
+    with jax.numpy_dtype_promotion("strict"):
+        assert findings.look(scores, mask).zero.tolist() == [[4]]
