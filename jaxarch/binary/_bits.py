@@ -61,6 +61,8 @@ def as_bits(matrix: np.ndarray) -> Bits | None:
     Args:
       matrix: real numbers of a floating dtype, shape (rows, columns).
     """
+    if not matrix.size:
+        return None
     size = np.abs(matrix)
     scale = size.max(axis=0, initial=0)
     # A NaN is unequal to itself, and infinities times 0 would be NaN.

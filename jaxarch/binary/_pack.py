@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
@@ -129,7 +130,8 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
     - "summed": for up to four examples, sums of eight activations are looked up in tables of all 256.
     - "unpacked": for more examples, and for kernels of convolutions, the matrix is unpacked when it is used.
 
-    Counted and rounded activations that are NaN or infinite make all outputs of their product NaN.
+    An example with a NaN or an infinity among its activations gets NaN from a product, except where the
+    matrix is unpacked.
 
     A straight-through sign, `x + stop_gradient(sign(x) - x)`, is not exactly -1 or 1 in floating point, so
     its products are not counted. Write `sign(x)` with a gradient of its own (`jax.custom_vjp`). Loops are
@@ -189,18 +191,21 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
     return Packed(plan.tree, run, plan.layers, nbytes(tree), nbytes(plan.tree), apart)
 
 
+_Names = list[tuple[str, frozenset[str]] | None]
+
+
 class _Plan(NamedTuple):
     """A packed network's leaves.
 
     Attributes:
       tree: the factors of products, and the leaves that anything else reads.
-      names: for each product with parameters, in the order of the program, the name of its factor; `None` if
-        it was not packed.
+      names: for each product with parameters, in the order of the program, the name of its factor and the
+        leaves that it is made of; `None` if it was not packed.
       layers: what was packed.
     """
 
     tree: dict[str, dict[str, Any]]
-    names: list[str | None]
+    names: _Names
     layers: dict[str, Layer]
 
 
@@ -211,7 +216,7 @@ def _planned(
     closed, _ = traced(function, *_shapes((tree, *inputs)))
     leaves = named_leaves(tree)
     factors: dict[str, Any] = {}
-    names: list[str | None] = []
+    names: _Names = []
     layers: dict[str, Layer] = {}
     read: set[str] = set()
 
@@ -224,8 +229,9 @@ def _planned(
         if bits is None:
             names.append(None)
             return None
-        name = named(min(product.matrix.leaves or ()))
-        names.append(name)
+        leaves_of = product.matrix.leaves or frozenset()
+        name = named(min(leaves_of))
+        names.append((name, leaves_of))
         factors[name] = bits
         layers[name] = _layer(array, bits, _way(product, activation_bits))
         aval: Any = product.eqn.outvars[0].aval
@@ -241,7 +247,7 @@ def _planned(
         if jnp.ndim(leaf) < 2 or not jnp.issubdtype(leaf.dtype, jnp.floating):
             continue
         array = np.asarray(leaf)
-        if (bits := as_bits(array.reshape(-1, array.shape[-1]))) is not None:
+        if (bits := as_bits(array.reshape(math.prod(array.shape[:-1]), array.shape[-1]))) is not None:
             kept[path] = bits
             layers[named(path)] = _layer(array, bits, UNPACKED)
     return _Plan(jax.tree.map(jnp.asarray, {"factors": factors, "leaves": kept}), names, layers)
@@ -272,7 +278,7 @@ def _way(product: Product, activation_bits: int | None) -> str:
 
 
 def _runner(
-    function: Callable[..., Any], shapes: PyTree, names: list[str | None], activation_bits: int | None
+    function: Callable[..., Any], shapes: PyTree, names: _Names, activation_bits: int | None
 ) -> Callable[..., Any]:
     """Return the function of a packed tree."""
     expected = named_leaves(shapes)
@@ -288,11 +294,11 @@ def _runner(
             return matrix_of(found).reshape(shape.shape) if isinstance(found, Bits) else jnp.asarray(found)
 
         def replace(product: Product) -> Array | None:
-            name = next(left, "")
-            if name is None:
+            factor = next(left, ("", frozenset()))
+            if factor is None:
                 return None
-            bits = tree["factors"].get(name)
-            if bits is None or bits.shape != product.matrix_shape:
+            bits = tree["factors"].get(factor[0])
+            if factor[1] != product.matrix.leaves or bits.shape != product.matrix_shape:
                 raise ArgumentError(_OTHER_PROGRAM)
             return _computed(product, bits, activation_bits)
 
@@ -313,11 +319,12 @@ def _computed(product: Product, bits: Bits, activation_bits: int | None) -> Arra
     dtype = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
     scale = jnp.broadcast_to(bits.scale.astype(dtype), (1, bits.shape[1]))
     if way == SUMMED:
-        return product.outputs(by_tables(x.astype(dtype), bits) * scale)
-    if way == ROUNDED:
+        found = by_tables(x.astype(dtype), bits)
+    elif way == ROUNDED:
         found = by_rounding(x.astype(dtype), activation_bits or 0, bits)
     else:
         few = product.activations.few
         found = by_counting(x, few, bits).astype(dtype) * jnp.asarray(max(map(abs, few)), dtype)
+    # Entries that are 0 are skipped, but NaN and infinity times 0 are NaN.
     is_finite = jnp.isfinite(x).all(axis=1, keepdims=True)
     return product.outputs(jnp.where(is_finite, found * scale, jnp.full((), jnp.nan, dtype)))

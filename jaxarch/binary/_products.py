@@ -1,7 +1,7 @@
-"""Products of activations with a matrix of bits: counting bits, looking up sums, or unpacking.
+"""Products of activations with a matrix of bits: counting bits, or looking up sums.
 
 The matrix is `W = c (P - 2 N)`, where P marks the entries that are not 0 and N those below 0. A product with
-either plane is a sum of the activations that it marks. All three ways go through the matrix a word at a time,
+either plane is a sum of the activations that it marks. All ways go through the matrix a word at a time,
 so that 32 rows of a column are one number, and the columns are next to each other.
 """
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxarch.binary._bits import WORD, Bits, matrix_of
+from jaxarch.binary._bits import WORD, Bits
 
 TABLES_UP_TO = 4
 """The most examples that sums are looked up for. For more, unpacking and a dense product take less time."""
@@ -95,11 +95,12 @@ def by_tables(x: Array, bits: Bits) -> Array:
       x: activations of shape (examples, rows), float32 or float64.
       bits: the matrix.
     """
-    groups = _in_words(x).reshape(x.shape[0], -1, _OCTET)
+    words = _in_words(x)
+    groups = words.reshape(x.shape[0], words.shape[1] * WORD // _OCTET, _OCTET)
     sums = jnp.zeros((*groups.shape[:2], 1), x.dtype)
     for place in range(_OCTET):
         sums = jnp.concatenate([sums, sums + groups[..., place, None]], axis=-1)
-    tables = sums.reshape(x.shape[0], -1, WORD // _OCTET, 2**_OCTET).swapaxes(0, 1)
+    tables = sums.reshape(*words.shape[:2], WORD // _OCTET, 2**_OCTET).swapaxes(0, 1)
 
     def looked_up(total: Array, row: tuple[Any, ...]) -> Array:
         of_word, plane = row
@@ -116,11 +117,6 @@ def by_tables(x: Array, bits: Bits) -> Array:
     return _signed(marked, bits)
 
 
-def by_unpacking(x: Array, bits: Bits) -> Array:
-    """Return `x @ W` for the unpacked matrix."""
-    return x @ matrix_of(bits).astype(x.dtype)
-
-
 def _words_of(entries: Array) -> Array:
     """Return booleans of shape (examples, rows) as words of shape (ceil(rows / 32), examples, 1)."""
     each = _in_words(entries.astype(jnp.uint32)) << jnp.arange(WORD, dtype=jnp.uint32)[None, None]
@@ -134,7 +130,7 @@ def _plane(words: Array | None) -> Array | None:
 
 def _in_words(x: Array) -> Array:
     examples, rows = x.shape
-    return jnp.pad(x, ((0, 0), (0, -rows % WORD))).reshape(examples, -1, WORD)
+    return jnp.pad(x, ((0, 0), (0, -rows % WORD))).reshape(examples, -(-rows // WORD), WORD)
 
 
 def _signed(marked: Callable[[Array | None], Array], bits: Bits) -> Array:

@@ -75,25 +75,25 @@ class Product:
     @property
     def matrix_shape(self) -> tuple[int, int]:
         """The number of entries that are summed over, and of all others."""
-        _, rows = self._order(self.side, last=False)
-        return rows, math.prod(self.shape) // max(rows, 1)
+        _, rows, columns = self._order(self.side, last=False)
+        return rows, columns
 
     def rows_first(self, array: Any) -> Any:
         """Return the array as a matrix of shape (rows, columns); products sum over its rows."""
-        order, rows = self._order(self.side, last=False)
-        return array.transpose(order).reshape(rows, -1)
+        order, *shape = self._order(self.side, last=False)
+        return array.transpose(order).reshape(shape)
 
     def with_matrix(self, matrix: Array) -> Array:
         """Return the product, as the equation computes it, with a matrix that `rows_first` returned."""
-        order, _ = self._order(self.side, last=False)
+        order, *_ = self._order(self.side, last=False)
         shape = tuple(self.shape[axis] for axis in order)
         factors = [self.activations.get(), matrix.reshape(shape).transpose(tuple(np.argsort(order)))]
         return bind(self.eqn, factors if self.side == 1 else factors[::-1])[0]
 
     def examples(self) -> Array:
         """Return the activations as a matrix of shape (examples, rows)."""
-        order, rows = self._order(1 - self.side, last=True)
-        return self.activations.get().transpose(order).reshape(-1, rows)
+        order, rows, examples = self._order(1 - self.side, last=True)
+        return self.activations.get().transpose(order).reshape(examples, rows)
 
     def outputs(self, found: Array) -> Array:
         """Return a product of shape (examples, columns) as the equation returns it."""
@@ -101,13 +101,14 @@ class Product:
         found = found if self.side == 1 else found.T
         return found.reshape(aval.shape).astype(aval.dtype)
 
-    def _order(self, side: int, last: bool) -> tuple[tuple[int, ...], int]:
-        """Return the axes of a factor, summed ones last or first, and the number of summed entries."""
+    def _order(self, side: int, last: bool) -> tuple[tuple[int, ...], int, int]:
+        """Return the axes of a factor, summed ones last or first, and the sizes of summed and other axes."""
         summed = self.eqn.params["dimension_numbers"][0][side]
         shape = self.eqn.invars[side].aval.shape  # type: ignore[attr-defined]
         others = tuple(axis for axis in range(len(shape)) if axis not in summed)
         order = (*others, *summed) if last else (*summed, *others)
-        return order, math.prod(shape[axis] for axis in summed)
+        # No -1 in place of a size: it would be unknown beside a size of 0.
+        return order, *(math.prod(shape[axis] for axis in axes) for axes in (summed, others))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,14 +152,13 @@ class Walk:
         if len(leaves) == len(taken):
             arrays = functools.cache(lambda: self._bound(eqn, [value.get() for value in taken]))
             union = frozenset[str]().union(*leaves)
-            parts = range(len(eqn.outvars))
-            return [Value(functools.partial(_part, arrays, part), few, union) for part in parts]
+            return [Value(functools.partial(_part, arrays, part), of, union) for part, of in enumerate(few)]
         product = self._product(eqn, taken)
         replaced = None if product is None else self.replace(product)
         if replaced is not None:
             return [Value(held(replaced))]
         made = bind(eqn, [self._read(value) for value in taken])
-        return [Value(held(array), few) for array in made]
+        return [Value(held(array), of) for array, of in zip(made, few, strict=True)]
 
     def _product(self, eqn: JaxprEqn, taken: Sequence[Value]) -> Product | None:
         """Return a product of activations with parameters, if the equation is one."""

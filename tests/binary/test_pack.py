@@ -155,6 +155,48 @@ def test_activations_of_two_sizes_are_not_counted():
     assert packed.layers["kernel"].how == "summed" and packed.difference == 0
 
 
+def unsigned(x):
+    return jnp.maximum(jnp.sign(x), 1).astype(jnp.int32).astype(x.dtype)
+
+
+def largest_of_none(x):
+    return jax.lax.reduce_max((x > 0).astype(jnp.int32)[:0], (0,)).astype(x.dtype)
+
+
+OTHERS = {
+    "a sort beside booleans": lambda x: jax.lax.sort((x > 0, x), num_keys=1)[1],
+    "a barrier beside booleans": lambda x: jax.lax.optimization_barrier((x > 0, x))[1],
+    "a cond": lambda x: jax.lax.cond(x.sum() > 0, lambda x: (x > 0, x), lambda x: (x > 1, 2 * x), x)[1],
+    "a scan": lambda x: jax.lax.scan(lambda c, _: ((c[1] > 0, 2 * c[1]), None), (x > 0, x), length=1)[0][1],
+    "a largest entry of none": lambda x: jnp.zeros_like(x) + largest_of_none(x)[None],
+    "calls that return nothing": lambda x: (jax.lax.optimization_barrier(()), x)[1],
+    "integers made of NaN": unsigned,
+}
+
+
+@pytest.mark.parametrize("activation", OTHERS)
+def test_activations_of_other_values_give_the_products_of_the_network(activation):
+    def function(params, x):
+        return OTHERS[activation](x) @ params["kernel"]
+
+    params, x = {"kernel": jnp.asarray(drawn("-c, c", 40, 37))}, inputs(3, 40)
+    packed = pack(function, params, x)
+    assert packed.difference < 1e-6
+    bad = x.at[0, 0].set(jnp.nan)
+    assert np.allclose(packed(bad), function(params, bad), equal_nan=True, atol=1e-4)
+
+
+def test_integers_that_a_float_cannot_hold_are_not_counted():
+    with jax.enable_x64(True):
+
+        def function(params, x):
+            large = (x > 0).astype(jnp.int64) * 2**53 + 1
+            return (large - 2**53).astype(jnp.float32) @ params["kernel"]
+
+        packed = pack(function, {"kernel": jnp.asarray(drawn("-c, c", 40, 37))}, inputs(3, 40))
+        assert packed.layers["kernel"].how == "summed" and packed.difference < 1e-6
+
+
 def test_activations_are_counted_at_the_precision_that_they_have():
     def function(params, x):
         third = jax.lax.reduce_precision(jnp.sign(x) * 0.3, exponent_bits=8, mantissa_bits=7)
@@ -175,7 +217,7 @@ def test_inputs_of_booleans_are_counted_and_numbers_beside_them_are_not():
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("examples", [1, 4, 5, 9])
+@pytest.mark.parametrize("examples", [0, 1, 4, 5, 9])
 def test_any_number_of_examples_gives_the_products_of_the_network(examples, side):
     def function(params, x):
         return x @ params["kernel"] if side == "right" else (params["kernel"] @ x.T).T
@@ -184,6 +226,16 @@ def test_any_number_of_examples_gives_the_products_of_the_network(examples, side
     params = {"kernel": jnp.asarray(kernel if side == "right" else kernel.T)}
     packed = pack(function, params, inputs(2, 70))
     assert np.allclose(packed(inputs(examples, 70)), function(params, inputs(examples, 70)), atol=1e-4)
+
+
+def test_leaves_without_entries_stay():
+    def function(params, x):
+        return x @ params["kernel"] + x[:, :0] @ params["rows"], x @ params["columns"], params["stay"]
+
+    params = {"columns": jnp.zeros((64, 0)), "kernel": jnp.asarray(drawn("-c, c", 64, 37))}
+    params |= {"rows": jnp.zeros((0, 37)), "stay": jnp.zeros((3, 0))}
+    packed = pack(function, params, inputs(2, 64))
+    assert list(packed.layers) == ["kernel"] and packed.difference < 1e-6
 
 
 def test_bits_take_a_32th_of_two_values_and_a_16th_of_three():
@@ -291,13 +343,14 @@ def test_a_linen_module_is_packed_through_apply():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
-def test_an_example_that_is_not_finite_gives_nan_and_no_other_does(bad):
-    params, x = {"kernel": jnp.asarray(drawn("-c, c", 64, 37))}, inputs(3, 64).at[1, 2].set(bad)
+def test_an_example_that_is_not_finite_gives_nan_and_no_other_does(bad, values):
+    params, x = {"kernel": jnp.asarray(drawn(values, 64, 37))}, inputs(3, 64).at[1, 2].set(bad)
     for activation_bits in (None, 8):
         packed = pack(product, params, inputs(1, 64), activation_bits=activation_bits)
         found = packed(x)
-        assert not np.isfinite(found[1]).any() and np.isfinite(found[jnp.array([0, 2])]).all()
+        assert np.isnan(found[1]).all() and np.isfinite(found[jnp.array([0, 2])]).all()
     counted = pack(lambda params, x: jnp.sign(x) @ params["kernel"], params, inputs(1, 64))
     assert np.isnan(counted(x.at[1, 2].set(jnp.nan))[1]).all()
 
@@ -374,6 +427,17 @@ def test_inputs_with_which_the_function_is_another_program_are_refused():
     packed = pack(function, params, inputs(1, 64))
     with pytest.raises(ArgumentError, match="inputs: the function is another program"):
         packed(inputs(2, 64))
+
+
+def test_a_matrix_of_the_same_shape_is_not_taken_for_another():
+    def function(params, x):
+        (name,) = x
+        return x[name] @ params[name]
+
+    params = {"a": jnp.asarray(drawn("-c, c", 64, 37)), "b": jnp.asarray(drawn("0, c", 64, 37))}
+    packed = pack(function, params, {"a": inputs(2, 64)})
+    with pytest.raises(ArgumentError, match="inputs: the function is another program"):
+        packed({"b": inputs(2, 64)})
 
 
 def test_shapes_and_traced_values_are_refused():
