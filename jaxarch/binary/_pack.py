@@ -26,7 +26,7 @@ from jaxarch.structure._columns import columns
 from jaxarch.structure._groups import check_arrays
 from jaxarch.structure._network_function import check_arrays_given, check_examples, function_of
 from jaxarch.structure._shrink import relative_difference
-from jaxarch.structure._tracing import traced
+from jaxarch.structure._tracing import hashable, traced
 
 COUNTED, ROUNDED, SUMMED, UNPACKED = "counted", "rounded and counted", "summed", "unpacked"
 _OTHER_PROGRAM = (
@@ -43,7 +43,7 @@ class Layer(NamedTuple):
 
     Attributes:
       shape: the shape of the array before it was packed.
-      values: the values of its entries: "-c, c", "0, c" or "-c, 0, c".
+      values: the values of its entries: "c", "-c, c", "0, c" or "-c, 0, c".
       how: the way its products are computed: "counted", "rounded and counted", "summed" or "unpacked".
       before: its size in bytes.
       now: its size in bytes as bits.
@@ -63,8 +63,8 @@ class Packed:
     Attributes:
       tree: by path, the matrices as bits and all other leaves that the function reads. It is a pytree, and
         `jaxarch.save_tree` saves it.
-      function: `(tree, *inputs) -> outputs`. It can be jitted and mapped. Gradients are those of the original
-        network only where no product is counted.
+      function: `(tree, *inputs) -> outputs`. It can be jitted and mapped. Differentiate the original network
+        instead: counts have no gradients, and custom derivatives, such as that of `jax.nn.relu`, are dropped.
       layers: by path, the matrices that were packed.
       before: the size of the network's leaves in bytes.
       now: the size of `tree` in bytes.
@@ -116,7 +116,7 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
 
     A matrix is packed if its entries are -c, 0 or c, with one c or a c for each column: a mask over shared
     weights ([D]), a mask over weights of one size and two signs, or binary weights. It takes one bit an entry
-    if it has two values, and two bits if it has three, in place of 32. Biases and other leaves stay.
+    for 0 and c or for -c and c, and two bits for -c, 0 and c, in place of 32. Biases and other leaves stay.
 
     Products are computed in one of four ways. `Packed.layers` names it for each matrix.
 
@@ -127,8 +127,9 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
     - "rounded and counted": with `activation_bits=b`, other activations are rounded to 2^b equally spaced
       numbers between the smallest and the largest of their example. Each of the b bits is counted. This
       computes another network, and `Packed.difference` says how far it is from the original on the examples.
-    - "summed": for up to four examples, sums of eight activations are looked up in tables of all 256.
-    - "unpacked": for more examples, and for kernels of convolutions, the matrix is unpacked when it is used.
+    - "summed": for up to four examples, sums of eight activations are looked up in tables of all 256. For
+      more examples, the matrix is unpacked for a dense product.
+    - "unpacked": kernels of convolutions, and all else that is no single product, unpack the matrix.
 
     An example with a NaN or an infinity among its activations gets NaN from a product, except where the
     matrix is unpacked.
@@ -186,7 +187,7 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
             "of one size (jaxarch.share_weight), or binary weights"
         )
     run = _runner(function, _shapes(tree), plan.names, activation_bits)
-    whole, made = jax.jit(function)(tree, *inputs), jax.jit(run)(plan.tree, *inputs)
+    whole, made = jax.jit(hashable(function))(tree, *inputs), jax.jit(run)(plan.tree, *inputs)
     apart = relative_difference(whole, made)
     return Packed(plan.tree, run, plan.layers, nbytes(tree), nbytes(plan.tree), apart)
 

@@ -378,6 +378,17 @@ def test_a_packed_network_can_be_mapped_jitted_and_kept_strict():
             assert np.allclose(each, jax.jit(packed)(x), atol=0.5 if activation_bits else 1e-4)
 
 
+def test_a_function_that_cannot_be_hashed_is_packed():
+    class Function:
+        __hash__ = None
+
+        def __call__(self, params, x):
+            return product(params, x)
+
+    x = inputs(1, 64)
+    assert pack(Function(), {"kernel": jnp.asarray(drawn("-c, c", 64, 37))}, x).difference < 1e-6
+
+
 def test_a_saved_tree_is_read_again(tmp_path):
     params, x = {"kernel": jnp.asarray(drawn("0, c", 64, 37))}, inputs(2, 64)
     packed = pack(product, params, x)
