@@ -18,7 +18,7 @@ from jaxarch._internal.trees import PyTree, named_leaves
 from jaxarch.binary._bits import Bits, as_bits, matrix_of, nbytes
 from jaxarch.binary._few_values import values_of_dtype
 from jaxarch.binary._products import TABLES_UP_TO, by_counting, by_rounding, by_tables
-from jaxarch.binary._walk import Product, Value, Walk, held
+from jaxarch.binary._walk import Product, Value, Walk, held, leaf
 from jaxarch.masks._sharding import automatic
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
@@ -192,7 +192,7 @@ def pack(model: Any, about: Any, /, *inputs: PyTree, activation_bits: int | None
     return Packed(plan.tree, run, plan.layers, nbytes(tree), nbytes(plan.tree), apart)
 
 
-_Names = list[tuple[str, frozenset[str]] | None]
+_Names = list[tuple[str, tuple[Any, ...]] | None]
 
 
 class _Plan(NamedTuple):
@@ -200,8 +200,8 @@ class _Plan(NamedTuple):
 
     Attributes:
       tree: the factors of products, and the leaves that anything else reads.
-      names: for each product with parameters, in the order of the program, the name of its factor and the
-        leaves that it is made of; `None` if it was not packed.
+      names: for each product with parameters, in the order of the program, the name of its factor and its
+        recipe; `None` if it was not packed.
       layers: what was packed.
     """
 
@@ -230,24 +230,23 @@ def _planned(
         if bits is None:
             names.append(None)
             return None
-        leaves_of = product.matrix.leaves or frozenset()
-        name = named(min(leaves_of))
-        names.append((name, leaves_of))
+        name = named(min(product.matrix.leaves or ()))
+        names.append((name, product.recipe))
         factors[name] = bits
         layers[name] = _layer(array, bits, _way(product, activation_bits))
         aval: Any = product.eqn.outvars[0].aval
         return jnp.zeros(aval.shape, aval.dtype)
 
     def walked(*inputs: PyTree) -> list[Any]:
-        own = [Value(held(leaf), (), frozenset([path])) for path, leaf in leaves.items()]
+        own = [leaf(path, held(of)) for path, of in leaves.items()]
         return Walk(replace, read.update, early=True).outputs(closed, [*own, *_inputs(inputs)])
 
     jax.eval_shape(walked, *_shapes(inputs))
-    kept: dict[str, Any] = {path: leaf for path, leaf in leaves.items() if path in read}
-    for path, leaf in kept.items():
-        if jnp.ndim(leaf) < 2 or not jnp.issubdtype(leaf.dtype, jnp.floating):
+    kept: dict[str, Any] = {path: of for path, of in leaves.items() if path in read}
+    for path, of in kept.items():
+        if jnp.ndim(of) < 2 or not jnp.issubdtype(of.dtype, jnp.floating):
             continue
-        array = np.asarray(leaf)
+        array = np.asarray(of)
         if (bits := as_bits(array.reshape(math.prod(array.shape[:-1]), array.shape[-1]))) is not None:
             kept[path] = bits
             layers[named(path)] = _layer(array, bits, UNPACKED)
@@ -288,22 +287,22 @@ def _runner(
         closed, outputs = traced(function, shapes, *inputs)
         left = iter(names)
 
-        def leaf(path: str) -> Array:
+        def array_of(path: str) -> Array:
             found, shape = tree["leaves"].get(path), expected[path]
             if found is None:
                 raise ArgumentError(_OTHER_PROGRAM)
             return matrix_of(found).reshape(shape.shape) if isinstance(found, Bits) else jnp.asarray(found)
 
         def replace(product: Product) -> Array | None:
-            factor = next(left, ("", frozenset()))
+            factor = next(left, ("", ()))
             if factor is None:
                 return None
-            bits = tree["factors"].get(factor[0])
-            if factor[1] != product.matrix.leaves or bits.shape != product.matrix_shape:
+            name, recipe = factor
+            if recipe != product.recipe:
                 raise ArgumentError(_OTHER_PROGRAM)
-            return _computed(product, bits, activation_bits)
+            return _computed(product, tree["factors"][name], activation_bits)
 
-        own = [Value(functools.partial(leaf, path), (), frozenset([path])) for path in expected]
+        own = [leaf(path, functools.partial(array_of, path)) for path in expected]
         made = Walk(replace, lambda paths: None, early=False).outputs(closed, [*own, *_inputs(inputs)])
         return jax.tree.unflatten(jax.tree.structure(outputs), [*map(jnp.asarray, made)])
 

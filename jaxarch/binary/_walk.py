@@ -15,7 +15,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from jaxarch.binary._few_values import Values, known_values, made_values
-from jaxarch.structure._flow import CALLED, bind, inner, literal
+from jaxarch.structure._flow import CALLED, MOVES, bind, inner, literal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +27,13 @@ class Value:
       few: the numbers that its entries can be, if they are few whatever the inputs are.
       leaves: the paths of the parameters that it is made of, if it depends on nothing else. Such an array is
         computed only if something reads it. `None` for an array that depends on inputs.
+      recipe: a number for the parameters and the primitives that make it, in their order.
     """
 
     get: Callable[[], Any]
     few: Values = ()
     leaves: frozenset[str] | None = None
+    recipe: int = 0
 
 
 def known(array: Any) -> Value:
@@ -73,10 +75,9 @@ class Product:
         return self.eqn.invars[self.side].aval.shape  # type: ignore[attr-defined]
 
     @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """The number of entries that are summed over, and of all others."""
-        _, rows, columns = self._order(self.side, last=False)
-        return rows, columns
+    def recipe(self) -> tuple[Any, ...]:
+        """The way in which the matrix is made. With other inputs, a program may multiply by another one."""
+        return self.matrix.recipe, self._order(self.side, last=False)
 
     def rows_first(self, array: Any) -> Any:
         """Return the array as a matrix of shape (rows, columns); products sum over its rows."""
@@ -136,7 +137,8 @@ class Walk:
 
         def value_of(atom: Any) -> Value:
             if isinstance(atom, Literal):
-                return dataclasses.replace(known(literal(atom)), leaves=frozenset())
+                number = literal(atom)
+                return dataclasses.replace(known(number), leaves=frozenset(), recipe=hash(str(number)))
             return values[atom]
 
         for eqn in jaxpr.eqns:
@@ -152,7 +154,11 @@ class Walk:
         if len(leaves) == len(taken):
             arrays = functools.cache(lambda: self._bound(eqn, [value.get() for value in taken]))
             union = frozenset[str]().union(*leaves)
-            return [Value(functools.partial(_part, arrays, part), of, union) for part, of in enumerate(few)]
+            recipe = (_moves(eqn), *(value.recipe for value in taken))
+            return [
+                Value(functools.partial(_part, arrays, part), of, union, hash((part, recipe)))
+                for part, of in enumerate(few)
+            ]
         product = self._product(eqn, taken)
         replaced = None if product is None else self.replace(product)
         if replaced is not None:
@@ -178,6 +184,17 @@ class Walk:
     def _read(self, value: Value) -> Any:
         self.read(value.leaves or frozenset())
         return value.get()
+
+
+def leaf(path: str, get: Callable[[], Any]) -> Value:
+    """Return a parameter as a value."""
+    return Value(get, (), frozenset([path]), hash(path))
+
+
+def _moves(eqn: JaxprEqn) -> str:
+    """Return the name of a primitive and, if it moves entries, the places."""
+    places = {key: of for key, of in eqn.params.items() if eqn.primitive.name in MOVES and key != "sharding"}
+    return f"{eqn.primitive.name} {places}"
 
 
 def _part(arrays: Callable[[], list[Any]], part: int) -> Any:

@@ -18,6 +18,7 @@ SIGNS = {
     "sign": jnp.sign,
     "step": lambda x: (x > 0).astype(x.dtype),
     "two halves": lambda x: jnp.where(x > 0, jnp.full_like(x, 0.5), jnp.full_like(x, -0.5)),
+    "step down": lambda x: -(x > 0).astype(x.dtype),
     "computed": lambda x: 2 * (x > 0).astype(x.dtype) - 1,
     "three": lambda x: jnp.where(jnp.abs(x) < 0.5, jnp.zeros_like(x), jnp.sign(x)),
 }
@@ -63,6 +64,11 @@ def test_bits_hold_every_entry_of_a_matrix(values, rows):
 def test_each_column_may_have_a_size_of_its_own():
     matrix = drawn("-c, 0, c", 64, 3) * np.array([0.5, 2, 0], np.float32)
     assert (matrix_of(bits_of(matrix)) == matrix).all()
+
+
+def test_a_column_of_zeros_needs_no_size_of_its_own():
+    matrix = drawn("-c, 0, c", 64, 3) * np.array([0.5, 0.5, 0], np.float32)
+    assert as_bits(matrix).scale.shape == ()
 
 
 @pytest.mark.parametrize(
@@ -449,6 +455,23 @@ def test_a_matrix_of_the_same_shape_is_not_taken_for_another():
     packed = pack(function, params, {"a": inputs(2, 64)})
     with pytest.raises(ArgumentError, match="inputs: the function is another program"):
         packed({"b": inputs(2, 64)})
+
+
+TRANSPOSED = {
+    "transposed": lambda x, kernel: x @ kernel.T,
+    "summed over its columns": lambda x, kernel: jnp.einsum("bk,dk->bd", x, kernel),
+}
+
+
+@pytest.mark.parametrize("other", TRANSPOSED)
+@pytest.mark.parametrize("columns", [37, 64])
+def test_a_matrix_is_not_taken_for_its_transpose(columns, other):
+    def function(params, x):
+        return x["in"] @ params["kernel"] if "in" in x else TRANSPOSED[other](x["out"], params["kernel"])
+
+    packed = pack(function, {"kernel": jnp.asarray(drawn("-c, c", 64, columns))}, {"in": inputs(2, 64)})
+    with pytest.raises(ArgumentError, match="inputs: the function is another program"):
+        packed({"out": inputs(2, columns)})
 
 
 def test_shapes_and_traced_values_are_refused():
