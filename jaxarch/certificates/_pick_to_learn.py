@@ -170,6 +170,10 @@ def _rows(search: Training, problem: Problem, rounds: int, per_round: int, repea
     check_count("rounds", rounds)
     check_count("per_round", per_round)
     check_rows_of_one_run(problem)
+    if getattr(problem.paired, "ndim", 0):
+        raise ArgumentError(
+            "problem: each run has its own `paired` key; pass the problem of one run, problem.of_run(0)"
+        )
     if problem.stream is not None:
         raise ArgumentError("problem: it trains on a stream, whose rows cannot be picked; pass arrays")
     descent = search.on(problem).descent

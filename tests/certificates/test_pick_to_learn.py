@@ -223,7 +223,10 @@ def test_problems_whose_rows_cannot_be_picked_are_refused():
     x, y = data()
     own_rows = problem_of(data(), train=jnp.tile(jnp.arange(50), (2, 1)))
     cases = {
-        "each run has its own": own_rows,
+        "each run has its own `train`": own_rows,
+        "each run has its own `paired`": dataclasses.replace(
+            problem_of(data()), paired=jax.random.split(KEY, 2)
+        ),
         "give it a batch_size": problem_of(data(), batch_size=None),
         "repeat an input": problem_of((x.at[1].set(x[0]), y)),
         "no `predict`": dataclasses.replace(problem_of(data()), predict=None),
