@@ -97,6 +97,14 @@ def test_the_best_round_has_the_fewest_picked_and_wrong_rows():
 
 
 @pytest.mark.long
+def test_no_round_that_could_be_better_is_left_out():
+    *before, last = rounds = found_by(problem_of(data()), rounds=8, per_round=1).rounds
+    best = min(map(sum, rounds))
+    assert len(before) == 8 or last.picked + 1 >= best
+    assert all(round.picked + 1 < best for round in before)
+
+
+@pytest.mark.long
 def test_no_row_is_picked_twice_and_each_is_a_training_row():
     train = jnp.arange(10, 60)
     rows = found_by(problem_of(data(), train=train)).rows
@@ -272,6 +280,21 @@ def test_batches_are_of_picked_rows_alone(sampling):
         ended.append(carry.state.trainable["w"])
     np.testing.assert_array_equal(ended[0], whole.network.params["w"])
     np.testing.assert_array_equal(*ended)
+
+
+def test_a_training_is_told_the_picked_rows_alone():
+    def telling(settings, key, problem, state):
+        # Each step adds the largest row, padding included, and 100 times the number of rows that count.
+        def update(updates, kept, params):
+            return {"w": 0 * updates["w"] + problem.training_rows().max() + 100 * problem.train_size}, kept
+
+        return optax.GradientTransformation(lambda params: (), update)
+
+    search = dataclasses.replace(SEARCH, wrap_optimizer=telling)
+    one = dataclasses.replace(learner(problem_of(data()), np.arange(60)), search=search)
+    carry = one.begin()
+    moved = one.train(carry, np.array([3, 5]), 0).state.trainable["w"] - carry.state.trainable["w"]
+    np.testing.assert_allclose(moved, 20 / ROUNDS * (5 + 100 * 2), rtol=1e-5)
 
 
 @pytest.mark.long
