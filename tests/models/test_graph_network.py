@@ -37,13 +37,15 @@ def problem(model, optimizer=None):
 
 
 def test_layers_are_those_of_kipf_and_welling():
-    model, params = drawn()
+    model = graph_network((3, 4, 4, 2), EDGES)
+    params = model.init(jax.random.key(0))[0]
     adjacency = np.eye(7)
     adjacency[tuple(EDGES)] = adjacency[tuple(EDGES[::-1])] = 1
     root = np.diag(adjacency.sum(1) ** -0.5)
     passed = root @ adjacency @ root
     hidden = np.maximum(passed @ np.asarray(X) @ np.asarray(params["w1"]), 0)
-    expected = passed @ hidden @ np.asarray(params["w2"])
+    hidden = np.maximum(passed @ hidden @ np.asarray(params["w2"]), 0)
+    expected = passed @ hidden @ np.asarray(params["w3"])
     np.testing.assert_allclose(outputs(model, params), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -87,6 +89,29 @@ def test_a_mean_over_dropout_is_near_the_network_without_it():
     keys = jax.random.split(jax.random.key(3), 4000)
     mean = jax.jit(lambda: jax.vmap(lambda key: model.apply(params, {}, X, key)[0])(keys).mean(0))()
     np.testing.assert_allclose(mean, outputs(model, params), atol=0.1)
+
+
+def test_hidden_layers_drop_values_independently():
+    model = graph_network((1, 400, 400, 400), [[0], [1]], dropout=0.5)
+    params = {"edges": jnp.ones(1), "w1": jnp.ones((1, 400)), "w2": jnp.eye(400), "w3": jnp.eye(400)}
+    alone = outputs(model, params, jnp.ones((3, 1)), jax.random.key(3))[2]
+    assert set(alone.tolist()) == {0, 4}
+    assert 0.15 < float((alone > 0).mean()) < 0.35  # A quarter is kept twice.
+
+
+@pytest.mark.parametrize(
+    ("data", "rows", "message"),
+    [
+        ((X, Y), [7], r"rows: expected rows of 7 nodes, got .*7"),
+        ((X, Y), [-1], r"rows: expected rows of 7 nodes, got .*-1"),
+        ((X, Y), [0.0], r"rows: expected integers, shape \(n,\), got float32"),
+        ((X, Y[:5]), [0], r"data: expected one leading axis of nodes"),
+        (X, [0], r"data: expected a pair"),
+    ],
+)
+def test_nodes_that_are_not_in_the_data_are_refused(data, rows, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        take_nodes(data, None, jnp.array(rows))
 
 
 def test_rows_select_outputs_and_labels():
