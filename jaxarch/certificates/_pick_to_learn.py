@@ -98,8 +98,8 @@ def pick_to_learn(
 
     Raises:
       ArgumentError: a search that does not train; a problem without a `batch_size`, with a stream, with rows
-        for many runs or with copies among its rows; a model whose outputs depend on the rest of the batch;
-        labels that are not classes, without `wrong`; numbers out of range.
+        or keys for many runs, or with copies among its rows; a model whose outputs depend on the rest of the
+        batch; labels that are not classes, without `wrong`; numbers out of range.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

@@ -298,6 +298,16 @@ def test_a_training_is_told_the_picked_rows_alone():
 
 
 @pytest.mark.long
+def test_the_rounds_together_take_the_steps_of_the_search():
+    one, steps = learner(problem_of(data()), np.arange(60), rounds=3), []
+    carry = one.begin()
+    for done in range(3):
+        carry = one.train(carry, np.arange(EACH * (done + 1)), done)
+        steps.append(int(carry.state.step))
+    assert steps == [6, 13, 20]
+
+
+@pytest.mark.long
 def test_a_search_may_learn_its_mask_as_it_trains():
     search = jaxarch.search.two_temperature(20.0, 2.0, weights="initial")
     whole = jaxarch.pick_to_learn(search, KEY, problem_of(data()), rounds=3, per_round=2)
