@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import ArgumentError, Network, Problem, Progress, evaluate, plots
-from jaxarch.io import digest
 from jaxarch.lab.analysis.pairs import (
     AS_THEY_ARE,
     BY_MASKS,
@@ -29,6 +27,7 @@ from jaxarch.lab.analysis.pairs import (
     comparer,
     overlaps,
 )
+from jaxarch.lab.analysis.rows import rows_of
 from jaxarch.lab.analysis.settings import MethodSettings
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count
@@ -37,14 +36,12 @@ from jaxarch.lab.harness import (
     Experiment,
     Outcome,
     Part,
-    Parts,
     Results,
     Work,
     finding,
     paired,
     tables,
 )
-from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
@@ -156,27 +153,10 @@ def plan(settings: ArchitecturesSettings) -> list[str]:
 
 def run(settings: ArchitecturesSettings, context: Context) -> Outcome:
     """Search, train, and compare the masks of each pair of runs."""
-    task = prepare(settings)
-    pictures = digest(task.images.x, task.images.y)
-    parts = Parts(settings, experiment=context.experiment, pictures=pictures)
     methods = [Part(name, _compared, name) for name in settings.methods]
-    load = partial(_load, settings, pictures)
-    made = parts.run(methods, task, load, progress=context.progress, spread=context.spread)
-    table = pd.concat([rows for _, rows in made], ignore_index=True)
-    facts = {"pictures": {"name": settings.dataset, "sha256": pictures}, "connections": task.connections}
+    table, facts = rows_of(prepare, settings, methods, context)
     compared = _comparisons(table)
     return Outcome(table, _findings(table, compared), tables={COMPARISONS: compared}, facts=facts)
-
-
-def _load(settings: ArchitecturesSettings, pictures: str) -> Task:
-    """Load the task that the parts need, in another process.
-
-    Raises:
-      ArgumentError: the pictures loaded here differ.
-    """
-    task = prepare(settings)
-    check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
-    return task
 
 
 def _problem(task: Task, runs: Runs) -> Problem:

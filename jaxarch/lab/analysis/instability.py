@@ -28,7 +28,7 @@ from jaxarch import (
     retrain,
 )
 from jaxarch.analysis import barrier
-from jaxarch.io import digest
+from jaxarch.lab.analysis.rows import rows_of
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive
 from jaxarch.lab.harness import (
@@ -36,7 +36,6 @@ from jaxarch.lab.harness import (
     Experiment,
     Outcome,
     Part,
-    Parts,
     PartSettings,
     Results,
     Work,
@@ -44,7 +43,6 @@ from jaxarch.lab.harness import (
     paired,
     tables,
 )
-from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
@@ -159,27 +157,10 @@ def plan(settings: InstabilitySettings) -> list[str]:
 
 def run(settings: InstabilitySettings, context: Context) -> Outcome:
     """Find tickets for every step, train each mask twice from there, and measure the barriers."""
-    task = prepare(settings)
-    sha256 = digest(task.images.x, task.images.y)
-    parts = Parts(settings, experiment=context.experiment, pictures=sha256)
     steps = [Part(f"step {step}", _measured, step) for step in settings.part_at]
-    load = partial(_load, settings, sha256)
-    made = parts.run(steps, task, load, progress=context.progress, spread=context.spread)
-    table = pd.concat([rows for _, rows in made], ignore_index=True)
+    table, facts = rows_of(prepare, settings, steps, context)
     compared = _comparisons(table)
-    facts = {"pictures": {"name": settings.dataset, "sha256": sha256}, "connections": task.connections}
     return Outcome(table, _findings(table, compared), tables={COMPARISONS: compared}, facts=facts)
-
-
-def _load(settings: InstabilitySettings, sha256: str) -> Task:
-    """Load the task that the parts need, in another process.
-
-    Raises:
-      ArgumentError: the pictures loaded here differ.
-    """
-    task = prepare(settings)
-    check_same(settings.dataset, digest(task.images.x, task.images.y), sha256)
-    return task
 
 
 class Parting(NamedTuple):

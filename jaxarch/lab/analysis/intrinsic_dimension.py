@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,7 @@ from rich.console import RenderableType
 
 from jaxarch import ArgumentError, Network, PyTree, plots
 from jaxarch.analysis import intrinsic_dimension
-from jaxarch.io import digest
+from jaxarch.lab.analysis.rows import rows_of
 from jaxarch.lab.analysis.settings import MethodSettings
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_positive
@@ -27,14 +27,12 @@ from jaxarch.lab.harness import (
     Experiment,
     Outcome,
     Part,
-    Parts,
     Results,
     Work,
     finding,
     paired,
     tables,
 )
-from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.pruning.settings import check_share
@@ -115,29 +113,12 @@ def plan(settings: IntrinsicDimensionSettings) -> list[str]:
 
 def run(settings: IntrinsicDimensionSettings, context: Context) -> Outcome:
     """Find masks by every method, train each in subspaces, and compare."""
-    task = prepare(settings)
-    sha256 = digest(task.images.x, task.images.y)
-    parts = Parts(settings, experiment=context.experiment, pictures=sha256)
     methods = [Part(name, _measured, name) for name in (DENSE, *settings.methods)]
-    load = partial(_load, settings, sha256)
-    made = parts.run(methods, task, load, progress=context.progress, spread=context.spread)
-    scores = pd.concat([rows for _, rows in made], ignore_index=True)
+    scores, facts = rows_of(prepare, settings, methods, context)
     table = _runs(scores, settings.share)
     compared = _comparisons(table)
-    facts = {"pictures": {"name": settings.dataset, "sha256": sha256}, "connections": task.connections}
     files = {COMPARISONS: compared, SCORES: scores}
     return Outcome(table, _findings(table, compared), tables=files, facts=facts)
-
-
-def _load(settings: IntrinsicDimensionSettings, sha256: str) -> Task:
-    """Load the task that the parts need, in another process.
-
-    Raises:
-      ArgumentError: the pictures loaded here differ.
-    """
-    task = prepare(settings)
-    check_same(settings.dataset, digest(task.images.x, task.images.y), sha256)
-    return task
 
 
 def _measured(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:

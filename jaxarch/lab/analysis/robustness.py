@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,24 +15,23 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import ArgumentError, Network, Progress, PyTree, plots
-from jaxarch.io import digest
 from jaxarch.lab.analysis.radii import radii
+from jaxarch.lab.analysis.rows import rows_of
 from jaxarch.lab.analysis.settings import MethodSettings
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count
+from jaxarch.lab.data import Images
 from jaxarch.lab.harness import (
     Context,
     Experiment,
     Outcome,
     Part,
-    Parts,
     Results,
     Work,
     finding,
     paired,
     tables,
 )
-from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
@@ -118,33 +116,12 @@ def plan(settings: RobustnessSettings) -> list[str]:
 
 def run(settings: RobustnessSettings, context: Context) -> Outcome:
     """Train by every method, bound radii and slopes, and compare."""
-    study = Study.of(settings)
-    task = study.task
-    sha256 = digest(task.images.x, task.images.y)
-    parts = Parts(settings, experiment=context.experiment, pictures=sha256)
     methods = [Part(name, _measured, name) for name in (DENSE, *settings.methods)]
-    load = partial(_load, settings, sha256)
-    made = parts.run(methods, study, load, progress=context.progress, spread=context.spread)
-    pictures = pd.concat([rows for _, rows in made], ignore_index=True)
+    pictures, facts = rows_of(Study.of, settings, methods, context)
     table, compared = _runs(pictures, settings.radius), _comparisons(pictures)
-    facts = {
-        "pictures": {"name": settings.dataset, "sha256": sha256},
-        "connections": task.connections,
-        "examples": len(study.labels),
-    }
+    facts["examples"] = pictures["picture"].nunique()
     files = {COMPARISONS: compared, PICTURES: pictures}
     return Outcome(table, _findings(table, compared), tables=files, facts=facts)
-
-
-def _load(settings: RobustnessSettings, sha256: str) -> Study:
-    """Load what the parts need, in another process.
-
-    Raises:
-      ArgumentError: the pictures loaded here differ.
-    """
-    study = Study.of(settings)
-    check_same(settings.dataset, digest(study.task.images.x, study.task.images.y), sha256)
-    return study
 
 
 def _rows(task: Task) -> np.ndarray:
@@ -192,6 +169,16 @@ class Study(NamedTuple):
     logits: Scaled
     pixels: Array
     labels: Array
+
+    @property
+    def images(self) -> Images:
+        """All pictures."""
+        return self.task.images
+
+    @property
+    def connections(self) -> int:
+        """The number of connections of the parent."""
+        return self.task.connections
 
     @classmethod
     def of(cls, settings: RobustnessSettings) -> Study:
