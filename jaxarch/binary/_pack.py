@@ -254,10 +254,14 @@ def _planned(
 
 
 def _shapes(tree: PyTree) -> PyTree:
-    """Return the shapes of arrays; how they are split over devices is no part of the program."""
+    """Return the shapes of arrays; how they are split over devices is no part of the program.
+
+    Raises:
+      ArgumentError: inputs that are neither arrays nor numbers.
+    """
+    _, shapes = traced(lambda tree: tree, tree, name="inputs")
     return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type),
-        jax.eval_shape(lambda tree: tree, tree),
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type), shapes
     )
 
 

@@ -474,6 +474,11 @@ def test_a_matrix_is_not_taken_for_its_transpose(columns, other):
         packed({"out": inputs(2, columns)})
 
 
+def test_inputs_that_are_no_arrays_are_refused():
+    with pytest.raises(ArgumentError, match="inputs: it cannot be traced"):
+        pack(product, {"kernel": jnp.asarray(drawn("-c, c", 64, 37))}, "a text")
+
+
 def test_shapes_and_traced_values_are_refused():
     kernel = jnp.asarray(drawn("-c, c", 64, 37))
     with pytest.raises(ArgumentError, match="about: expected arrays"):
