@@ -1,10 +1,12 @@
-"""Computation in float64, whatever precision JAX uses elsewhere."""
+"""Computation in float64, whatever precision JAX uses elsewhere, and dtypes of at least 32 bits."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 
 def float64() -> AbstractContextManager[None]:
@@ -21,3 +23,10 @@ def float64() -> AbstractContextManager[None]:
     from jax.experimental import enable_x64  # type: ignore[attr-defined]
 
     return enable_x64()
+
+
+def at_least_float32(dtype: Any) -> Any:
+    """Return a floating-point or complex dtype of at least 32 bits."""
+    if jnp.issubdtype(dtype, jnp.inexact) and jnp.finfo(dtype).bits >= 32:
+        return dtype
+    return jnp.float32

@@ -13,8 +13,9 @@ import numpy as np
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, as_array, check_count, check_mapping, check_one_key, shown
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, is_key, named_leaves
-from jaxarch.analysis._pair import at_least_float32, checked_pair, function_and_trees
+from jaxarch.analysis._pair import checked_pair, function_and_trees
 from jaxarch.masks._sharding import beside
 from jaxarch.masks._units import Span
 from jaxarch.run._network import Network

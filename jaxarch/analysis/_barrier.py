@@ -19,8 +19,9 @@ from jaxarch._internal.errors import (
     is_traced,
     shown,
 )
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, named_leaves, raw_numbers
-from jaxarch.analysis._pair import at_least_float32, checked_pair, examples_of
+from jaxarch.analysis._pair import checked_pair, examples_of
 from jaxarch.structure._tracing import hashable, traced
 
 

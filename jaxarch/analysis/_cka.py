@@ -13,8 +13,9 @@ import numpy as np
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, as_array, check_function, check_leaves, shown
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree
-from jaxarch.analysis._pair import at_least_float32, examples_of, function_and_trees
+from jaxarch.analysis._pair import examples_of, function_and_trees
 from jaxarch.masks._sharding import automatic
 from jaxarch.masks._units import Span
 from jaxarch.structure._axes import Axis

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree
-from jaxarch.analysis._pair import at_least_float32, checked_pair, function_and_trees
+from jaxarch.analysis._pair import checked_pair, function_and_trees
 from jaxarch.masks._sharding import automatic
 from jaxarch.masks._units import Span
 from jaxarch.run._problem import Problem

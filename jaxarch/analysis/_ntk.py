@@ -23,9 +23,10 @@ from jaxarch._internal.errors import (
     is_traced,
     shown,
 )
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, check_distinct, check_trainable, inexact, is_key, merge
 from jaxarch.analysis._cka import LEAST, centred_gram
-from jaxarch.analysis._pair import at_least_float32, examples_of, function_and_trees
+from jaxarch.analysis._pair import examples_of, function_and_trees
 from jaxarch.masks import apply_mask, check_fits
 from jaxarch.masks._sharding import automatic
 from jaxarch.run._network import Network

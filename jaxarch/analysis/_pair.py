@@ -61,10 +61,3 @@ def examples_of(batch: PyTree, least: int, name: str = "batches") -> int:
             f"{shown(shapes)}; drop a smaller batch, and let the function close over what is no example"
         )
     return min(sizes)[0]
-
-
-def at_least_float32(dtype: Any) -> Any:
-    """Return a floating-point or complex dtype of at least 32 bits."""
-    if jnp.issubdtype(dtype, jnp.inexact) and jnp.finfo(dtype).bits >= 32:
-        return dtype
-    return jnp.float32

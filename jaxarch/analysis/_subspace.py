@@ -13,8 +13,8 @@ import numpy as np
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, check_choice, check_count, is_traced
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, named_leaves, placed
-from jaxarch.analysis._pair import at_least_float32
 from jaxarch.masks import apply_mask, check_booleans, check_fits
 from jaxarch.run._descent import DescentChanges, OwnDescent, own_descent
 from jaxarch.run._network import Network

@@ -19,6 +19,7 @@ from jax import Array
 
 from jaxarch._internal.errors import ArgumentError
 from jaxarch._internal.order_statistics import count_dtype
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, named_leaves
 
 TIED = 0.1
@@ -111,7 +112,7 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
     def others(array: Any) -> tuple[int, ...]:
         return tuple(range(1, array.ndim))
 
-    numbers = [scores.astype(_wide(scores.dtype)) for scores, _, _ in arrays]
+    numbers = [scores.astype(at_least_float32(scores.dtype)) for scores, _, _ in arrays]
     limits = [
         xp.min(xp.where(mask & ~xp.isnan(of), of, xp.inf), others(of), initial=xp.inf)
         for of, (_, mask, _) in zip(numbers, arrays, strict=True)
@@ -128,12 +129,6 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
         )  # fmt: skip
         columns.append(xp.stack([xp.sum(mark, others(mark), dtype=dtype) for mark in marks]))
     return xp.stack(columns, -1)
-
-
-def _wide(dtype: Any) -> Any:
-    # Under strict promotion, only float32 has a common type with float32.
-    with jax.numpy_dtype_promotion("standard"):
-        return jnp.promote_types(dtype, jnp.float32)
 
 
 def lines(seen: Seen, weights: PyTree = None) -> list[str]:
