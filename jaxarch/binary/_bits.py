@@ -33,11 +33,6 @@ class Bits:
     shape: tuple[int, int] = dataclasses.field(metadata={"static": True})
 
     @property
-    def planes(self) -> int:
-        """The number of planes."""
-        return (self.present is not None) + (self.negative is not None)
-
-    @property
     def nbytes(self) -> int:
         """The size in bytes."""
         return nbytes(self)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -29,14 +29,14 @@ from jaxarch import (
 )
 from jaxarch.analysis import barrier
 from jaxarch.lab.analysis.rows import rows_of
+from jaxarch.lab.analysis.settings import PerceptronSettings
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive
+from jaxarch.lab.checks import check_count, check_distinct, check_positive
 from jaxarch.lab.harness import (
     Context,
     Experiment,
     Outcome,
     Part,
-    PartSettings,
     Results,
     Work,
     finding,
@@ -47,7 +47,6 @@ from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.pruning.settings import check_share
-from jaxarch.lab.tournament.settings import PictureTrainingSettings
 from jaxarch.lab.tournament.task import PictureTask, prepare
 from jaxarch.masks import apply_mask, reshuffle
 from jaxarch.search import magnitude_pruning
@@ -65,14 +64,12 @@ BARRIERS = {"error_barrier": "test error", "loss_barrier": "training loss"}
 
 
 @dataclasses.dataclass(frozen=True)
-class InstabilitySettings(PartSettings, PictureTrainingSettings):
+class InstabilitySettings(PerceptronSettings):
     """Settings of `jaxarch run analysis.instability`, changed with `--set NAME=VALUE`.
 
     Values that are empty, 0 or `auto` become the data set's defaults.
 
     Attributes:
-      model: the parent of all networks: an mlp of `widths`, or LeNet-300-100.
-      densities: shares of the connections that tickets and random masks keep.
       steps: gradient steps of a whole training.
       part_at: steps at which two trainings part, each below `steps`. Tickets are rewound to them.
       fraction: the largest share of the connections left that a round of magnitude pruning removes.
@@ -80,14 +77,13 @@ class InstabilitySettings(PartSettings, PictureTrainingSettings):
       stable: the largest barrier of the test error that counts as connected.
     """
 
-    model: Literal["auto", "mlp", "lenet"] = "auto"
-    densities: tuple[float, ...] = (0.2, 0.05)
     part_at: tuple[int, ...] = ()
     fraction: float = 0.2
     points: int = 25
     stable: float = 0.02
 
-    suits_all: ClassVar[Mapping[str, Any]] = MappingProxyType(
+    hidden = (100, 100)
+    suits_all = MappingProxyType(
         {
             "model": "mlp",
             "steps": 1000,
@@ -97,7 +93,7 @@ class InstabilitySettings(PartSettings, PictureTrainingSettings):
             "part_at": (0, 25, 50, 100, 200, 400),
         }
     )
-    suits: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    suits = MappingProxyType(
         {
             "mnist": {
                 "model": "lenet",
@@ -111,13 +107,8 @@ class InstabilitySettings(PartSettings, PictureTrainingSettings):
 
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
-        settings = self.suited({**self.suits_all, **self.suits.get(self.dataset, {})})
-        return dataclasses.replace(
-            settings,
-            widths=settings.widths or ((100, 100) if settings.model == "mlp" else ()),
-            densities=tuple(sorted(settings.densities, reverse=True)),
-            part_at=tuple(sorted(settings.part_at)),
-        )
+        settings = super().complete()
+        return dataclasses.replace(settings, part_at=tuple(sorted(settings.part_at)))
 
     def which_parts(self) -> tuple[str, ...]:
         """Name the setting that selects parts: each step is one."""
@@ -126,8 +117,6 @@ class InstabilitySettings(PartSettings, PictureTrainingSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_known("model", (self.model,), ("mlp", "lenet"))
-        self.check_numbers(check_share, "densities")
         check_distinct("part_at", self.part_at)
         for step in self.part_at:
             check_count("part_at", step, 0)

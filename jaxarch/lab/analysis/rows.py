@@ -16,7 +16,7 @@ from jaxarch.lab.tournament.settings import PictureTrainingSettings
 
 
 class Prepared(Protocol):
-    """What a study is made from: a `PictureTask`, for instance."""
+    """Pictures and a parent, of which a study is made: a `PictureTask`, for instance."""
 
     @property
     def images(self) -> Images:

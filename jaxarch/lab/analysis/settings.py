@@ -1,4 +1,4 @@
-"""Settings that studies share whose networks are found by methods of the tournament."""
+"""Settings that studies of perceptrons share."""
 
 from __future__ import annotations
 
@@ -15,26 +15,17 @@ from jaxarch.masks import check_temperatures
 
 
 @dataclasses.dataclass(frozen=True)
-class MethodSettings(PartSettings, PictureTrainingSettings):
-    """Settings of a perceptron, and of the methods that find networks in it.
+class PerceptronSettings(PartSettings, PictureTrainingSettings):
+    """Settings of a perceptron, and of its masks.
 
     Attributes:
       model: the parent of all networks: an mlp of `widths`, or LeNet-300-100.
-      methods: methods of the tournament.
       densities: shares of the connections that are kept.
-      steps: gradient steps of a phase. Most methods have two: a search, and training the found network.
-      hard: the inverse temperature of two-temperature's masks in the loss.
-      soft: the inverse temperature of the masks that its gradient passes through, at most `hard`.
     """
 
     model: Literal["auto", "mlp", "lenet"] = "auto"
-    methods: tuple[str, ...] = ()
     densities: tuple[float, ...] = (0.2, 0.05)
-    hard: float = 50.0
-    soft: float = 5.0
 
-    budget: ClassVar[str] = "equal"
-    """Budget of a network, as in a tournament."""
     hidden: ClassVar[tuple[int, ...]]
     """Widths of an mlp where the user sets none."""
     suits_all: ClassVar[Mapping[str, Any]]
@@ -50,6 +41,31 @@ class MethodSettings(PartSettings, PictureTrainingSettings):
             settings, widths=widths, densities=tuple(sorted(settings.densities, reverse=True))
         )
 
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_known("model", (self.model,), ("mlp", "lenet"))
+        self.check_numbers(check_share, "densities")
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodSettings(PerceptronSettings):
+    """Settings of a perceptron, and of the methods of the tournament that find networks in it.
+
+    Attributes:
+      methods: methods of the tournament.
+      steps: gradient steps of a phase. Most methods have two: a search, and training the found network.
+      hard: the inverse temperature of two-temperature's masks in the loss.
+      soft: the inverse temperature of the masks that its gradient passes through, at most `hard`.
+    """
+
+    methods: tuple[str, ...] = ()
+    hard: float = 50.0
+    soft: float = 5.0
+
+    budget: ClassVar[str] = "equal"
+    """Budget of a network, as in a tournament."""
+
     def which_parts(self) -> tuple[str, ...]:
         """Name the setting that selects parts: each method is one."""
         return ("methods",)
@@ -57,8 +73,6 @@ class MethodSettings(PartSettings, PictureTrainingSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_known("model", (self.model,), ("mlp", "lenet"))
         check_known("methods", self.methods, ENTRANTS)
         check_distinct("methods", self.methods)
-        self.check_numbers(check_share, "densities")
         check_temperatures(self.hard, self.soft)

@@ -18,7 +18,7 @@ from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.pruning.searches import Architectures
 from jaxarch.lab.pruning.trial import TEST_BATCH, compared, without_failures
 from jaxarch.lab.pruning.unit_searches import TRAINING, Task, full, started, units_kept
-from jaxarch.lab.pruning.unit_settings import DENSE, ChannelSettings
+from jaxarch.lab.pruning.unit_settings import DENSE, TOLERANCE, ChannelSettings
 from jaxarch.transforms import density_name
 
 ROUNDING = float(jnp.finfo(jnp.float32).eps) ** 0.5
@@ -232,7 +232,7 @@ def off_target(table: pd.DataFrame) -> list[str]:
     """Count the networks of TAS that miss the number of units of their share by more than its tolerance."""
     rows = table[table["strategy"] == "TAS"]
     asked = (rows["share"] * rows["all_units"]).round()
-    missed = rows[(rows["units"] - asked).abs() > 0.05 * asked]
+    missed = rows[(rows["units"] - asked).abs() > TOLERANCE * asked]
     return [
         f"! TAS: {len(of)} of {(rows['share'] == share).sum()} networks of share {share:g} have "
         f"{of['units'].min():g} to {of['units'].max():g} units, and not {asked[of.index[0]]:g}"

@@ -30,7 +30,7 @@ from jaxarch.lab.harness import Parts
 from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.pruning.searches import Architectures, pruning_of
 from jaxarch.lab.pruning.tasks import classification, pooled
-from jaxarch.lab.pruning.unit_settings import CANDIDATES, LAYERWISE, ChannelSettings
+from jaxarch.lab.pruning.unit_settings import CANDIDATES, LAYERWISE, TOLERANCE, ChannelSettings
 from jaxarch.masks import GroupUnits, apply_mask, keep
 from jaxarch.saliency import magnitude
 from jaxarch.search import random_mask, transformable, two_temperature, units_of
@@ -193,7 +193,7 @@ def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Arch
 def _transformable(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
     """Run one search per share: the weights on half of the training rows, the logits on the other half.
 
-    The target is the number of units that all other methods keep; its widths meet it to 5%.
+    The target is the number of units that all other methods keep; its widths meet it to `TOLERANCE`.
     """
     settings = task.settings
     shares = np.repeat(settings.shares, settings.seeds)
@@ -207,6 +207,7 @@ def _transformable(task: Task, options: dict[str, Any]) -> dict[str, Architectur
             cost="units",
             units=settings.units,
             widths=CANDIDATES,
+            tolerance=TOLERANCE,
             scores_optimizer=optax.adam(settings.logits_rate),
         ),
         settings.seed_keys()[seeds],

@@ -16,6 +16,8 @@ LAYERWISE = " per layer"
 METHODS = ("two-temperature", "AP", "TAS", "magnitude", "magnitude" + LAYERWISE, "random")
 CANDIDATES = tuple(sixteenths / 16 for sixteenths in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16))
 """Shares of a layer's units among which TAS chooses; its paper's, from .3 up, cannot reach an eighth."""
+TOLERANCE = 0.05
+"""Share by which the number of units that TAS keeps may differ from its target."""
 UNITS = {"cnn": "channels", "resnet20": "channels", "mlp": "neurons", "lenet": "neurons"}
 """Kind of unit that is kept or removed as a whole, by parent."""
 WIDTHS = {"mlp": (200, 100), "cnn": (16, 32)}

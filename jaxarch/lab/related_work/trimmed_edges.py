@@ -122,7 +122,8 @@ class Task(NamedTuple):
       edges: the edges in random order.
       problem: nodes with classes to train on; edges are held at their weight of 1.
       free: the optimizer that trains edges, too.
-      rows: the nodes to test on.
+      validation: the nodes to choose settings by.
+      test: the nodes to test on.
       labels: the classes of all nodes.
     """
 
@@ -130,7 +131,8 @@ class Task(NamedTuple):
     edges: np.ndarray
     problem: Problem
     free: optax.GradientTransformation
-    rows: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
     labels: np.ndarray
 
 
@@ -153,7 +155,7 @@ def prepare(settings: TrimmedEdgesSettings) -> Task:
         steps=settings.steps,
         train=graph.train,
     )
-    return Task(settings, edges, problem, free, np.concatenate([graph.validation, graph.test]), graph.y)
+    return Task(settings, edges, problem, free, graph.validation, graph.test, graph.y)
 
 
 def _trained(params: Mapping[str, Any]) -> dict[str, bool]:
@@ -204,7 +206,7 @@ def plan(settings: TrimmedEdgesSettings) -> list[str]:
     trainings = 1 + len(settings.methods) * len(settings.densities)
     return [
         f"graph: Citeseer, {len(task.labels)} nodes and {task.edges.shape[1]} edges; trained on "
-        f"{len(task.problem.train)} nodes, tested on 1000; a hidden layer of {settings.hidden}",
+        f"{len(task.problem.train)} nodes, tested on {len(task.test)}; a hidden layer of {settings.hidden}",
         f"methods: {', '.join(settings.methods)}; densities {', '.join(map(str, settings.densities))}",
         f"{trainings} trainings from fresh weights, each of {settings.steps} steps and {settings.seeds} "
         "seeds, besides those that choose edges",
@@ -256,19 +258,20 @@ def _trained_on(
     strategy = chain(stage, retrain("cold", nonnegative=False))
     title = f"{name}, density {density:g}"
     trained, _ = over_seeds(strategy, keys, task.problem, network=network, name=title, **options)
-    right = evaluate(strategy, trained, task.problem, task.rows).argmax(-1) == task.labels[task.rows]
+    rows = np.concatenate([task.validation, task.test])
+    right = evaluate(strategy, trained, task.problem, rows).argmax(-1) == task.labels[rows]
+    chosen, tested = np.split(right, [len(task.validation)], axis=1)
     kept = np.asarray(trained.mask[EDGES])
     degrees = [np.bincount(task.edges[:, of].ravel(), minlength=len(task.labels)) for of in kept]
-    tested = task.rows[-1000:]
     return pd.DataFrame(
         {
             "strategy": name,
             "density": density,
             "seed": np.arange(settings.seeds),
-            "accuracy": right[:, -1000:].mean(axis=1),
-            "validation_accuracy": right[:, :-1000].mean(axis=1),
+            "accuracy": tested.mean(axis=1),
+            "validation_accuracy": chosen.mean(axis=1),
             "edges": np.asarray(jax.vmap(connections)(trained.mask)),
-            "test_nodes_without_edges": [(of[tested] == 0).mean() for of in degrees],
+            "test_nodes_without_edges": [(of[task.test] == 0).mean() for of in degrees],
             "edges_within_a_class": [np.equal(*task.labels[task.edges[:, of]]).mean() for of in kept],
         }
     )
