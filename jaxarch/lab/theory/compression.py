@@ -42,6 +42,7 @@ from jaxarch.lab.harness import (
     Parts,
     Results,
     TrainingSettings,
+    check_room,
     finding,
     paired,
     tables,
@@ -141,6 +142,7 @@ class Settings(TrainingSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
+        check_room(self.seeds, self.rounds)
         self.check_each(check_count, "widths", "pool", "rounds", "steps", "steps_after", "choices")
         self.check_each(check_count, "per_round", "per_round_after")
         self.check_numbers(check_positive, "densities")
