@@ -93,6 +93,7 @@ class ArchitecturesSettings(MethodSettings):
     hidden = (100, 100)
     suits_all = MappingProxyType({"model": "mlp", "steps": 1000, "batch_size": 60, "rate": 3e-3, "seeds": 20})
     suits = MappingProxyType({"mnist": {"model": "lenet", "steps": 2000, "rate": 1.2e-3, "seeds": 12}})
+    parents = ("mlp", "lenet", "cnn", "resnet20")
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
@@ -205,27 +206,20 @@ def _compared(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd
     )
     accuracy = (outputs.argmax(-1) == task.images.y[task.test]).mean(axis=-1)
     compare = comparer(task.problem, task.train[0][: settings.examples], settings.restarts, settings.draws)
-    masks, params = (jax.tree.map(np.asarray, tree) for tree in (network.mask, network.params))
     rows, done = [], 0
     for place, density in enumerate(settings.densities):
         for start, pair, *both in runs.pairs(settings.seeds):
-            first, second = (place * size + index for index in both)
+            both = [place * size + index for index in both]
+            first, second = (network.of_run(index) for index in both)
             key = jax.random.fold_in(task.keys("controls")[pair], 2 * place + STARTS.index(start))
-            failed_at = int(max(failed[first], failed[second]))
-            kinds = (
-                overlaps(
-                    compare,
-                    (_at(masks, first), _at(masks, second)),
-                    (_at(params, first), _at(params, second)),
-                    key,
-                    plant=start == OTHER,
-                )
-                if failed_at < 0
-                else {FOUND: dict.fromkeys(MATCHES, np.nan)}
-            )
+            failed_at = int(failed[both].max())
+            if failed_at < 0:
+                kinds = overlaps(compare, first, second, key, plant=start == OTHER)
+            else:
+                kinds = {FOUND: dict.fromkeys(MATCHES, np.nan)}
             about = {"strategy": name, "start": start, "density": density, "pair": pair}
             measured = {
-                "accuracy": (accuracy[first] + accuracy[second]) / 2 if failed_at < 0 else np.nan,
+                "accuracy": accuracy[both].mean() if failed_at < 0 else np.nan,
                 "failed_at": failed_at,
             }
             rows += [{**about, "masks": kind, **of, **measured} for kind, of in kinds.items()]
@@ -234,10 +228,6 @@ def _compared(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd
                 total = settings.seeds * len(settings.densities)
                 work.progress(Progress(f"{name}, alignments", done, total, 0, 1, 1, None))
     return pd.DataFrame(rows)
-
-
-def _at(tree: Any, index: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def _comparisons(runs: pd.DataFrame) -> pd.DataFrame:

@@ -26,7 +26,8 @@ def reshuffled(draw: Draw, mask: PyTree) -> PyTree:
 def units_kept(draw: Draw, mask: PyTree) -> PyTree:
     """Draw connections anew, so that each unit keeps its numbers of incoming and of outgoing connections.
 
-    The sums of all rows and columns of each leaf stay, those of inputs and outputs included. In a trade, two
+    The sums of all rows and columns of each leaf stay, those of inputs and outputs included. The rows of a
+    convolution are its input channels, and its columns the output channels at each place. In a trade, two
     rows pool the connections that only one of them has, and draw from them as many as each had. Many trades
     make all such masks equally likely (G. Strona et al., A fast and unbiased procedure to randomize
     ecological binary matrices with fixed row and column totals, 2014; proof: C. J. Carstens, 2015).
@@ -40,15 +41,16 @@ def planted(draw: Draw, mask: PyTree) -> PyTree:
 
 
 def _traded(draw: Draw, leaf: np.ndarray) -> np.ndarray:
-    """Trade between rows of a table, as said in `units_kept`."""
-    rows = leaf.copy()
+    """Trade between the rows of a leaf, as said in `units_kept`."""
+    by_input = np.moveaxis(leaf, -2, 0)
+    rows = by_input.reshape(len(by_input), -1).copy()
     for _ in range(TRADES * len(rows) if len(rows) > 1 else 0):
         one, other = draw.choice(len(rows), 2, replace=False)
         apart = np.flatnonzero(rows[one] != rows[other])
         kept = draw.permutation(apart)[: rows[one, apart].sum()]
         rows[one, apart], rows[other, apart] = False, True
         rows[one, kept], rows[other, kept] = True, False
-    return rows
+    return np.moveaxis(rows.reshape(by_input.shape), 0, -2)
 
 
 def _partly_moved(draw: Draw, leaf: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from jaxarch import (
 )
 from jaxarch.analysis import barrier
 from jaxarch.lab.analysis.rows import rows_of
-from jaxarch.lab.analysis.settings import PerceptronSettings
+from jaxarch.lab.analysis.settings import ParentSettings
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_distinct, check_positive
 from jaxarch.lab.harness import (
@@ -64,7 +64,7 @@ BARRIERS = {"error_barrier": "test error", "loss_barrier": "training loss"}
 
 
 @dataclasses.dataclass(frozen=True)
-class InstabilitySettings(PerceptronSettings):
+class InstabilitySettings(ParentSettings):
     """Settings of `jaxarch run analysis.instability`, changed with `--set NAME=VALUE`.
 
     Values that are empty, 0 or `auto` become the data set's defaults.

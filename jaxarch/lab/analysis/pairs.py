@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch import Problem, PyTree, merge, overlap
+from jaxarch import Network, Problem, PyTree, merge, overlap
 from jaxarch.analysis import Alignment, align, unit_correlations
 from jaxarch.lab.analysis.controls import planted, reshuffled, units_kept
-from jaxarch.masks import apply_mask
 
 AS_THEY_ARE, BY_UNITS, BY_MASKS = MATCHES = ("as they are", "by units", "by masks")
 """Orders of the second network's units: its own, by correlations of units, by the connections in common."""
@@ -25,8 +25,9 @@ class Comparer(NamedTuple):
     """Comparison of networks of one kind.
 
     Attributes:
-      apply: `(params, batch) -> outputs`.
+      apply: `((params, state), batch) -> outputs`, in evaluation mode.
       params: parameters of the model, whose values do not matter.
+      state: the model's state, if any, as it is initialized.
       batch: training examples.
       restarts: further starts of each alignment by masks.
       draws: randomized pairs of masks for each pair and each kind of control.
@@ -34,39 +35,43 @@ class Comparer(NamedTuple):
 
     apply: Callable[[PyTree, PyTree], Any]
     params: PyTree
+    state: PyTree
     batch: PyTree
     restarts: int
     draws: int
 
     def by_masks(self, first: PyTree, second: PyTree, key: Array) -> Alignment:
         """Align two masks for the largest number of connections in common."""
-        pair = [merge(jax.tree.map(jnp.float32, mask), self._zeros()) for mask in (first, second)]
-        return align(self.apply, *pair, self.batch, restarts=self.restarts, key=key)
+        one, other = (self._of_mask(mask) for mask in (first, second))
+        return align(self.apply, one, other, self.batch, restarts=self.restarts, key=key)
 
-    def by_units(self, first: PyTree, second: PyTree) -> Alignment:
+    def by_units(self, first: Network, second: Network) -> Alignment:
         """Align two trained networks by the correlations of their units on the examples."""
-        units = unit_correlations(self.apply, first, second, [self.batch])
-        return align(self.apply, first, second, self.batch, by=units)
+        one, other = ((network.params, network.state) for network in (first, second))
+        units = unit_correlations(self.apply, one, other, [self.batch])
+        return align(self.apply, one, other, self.batch, by=units)
 
-    def _zeros(self) -> PyTree:
-        return jax.tree.map(jnp.zeros_like, self.params)
+    def _of_mask(self, mask: PyTree) -> tuple[PyTree, PyTree]:
+        """Return a network whose only weights are the mask's; all have the same state."""
+        zeros = jax.tree.map(jnp.zeros_like, self.params)
+        return merge(jax.tree.map(jnp.float32, mask), zeros), self.state
 
 
 def comparer(problem: Problem, rows: np.ndarray, restarts: int, draws: int) -> Comparer:
-    """Return the comparison of a problem's networks on some of its rows; the model must have no state."""
-    params, state = problem.init(jax.random.key(0))
+    """Return the comparison of a problem's networks on some of its rows."""
     predict = problem.predict
     assert predict is not None
+
+    def apply(tree: PyTree, batch: PyTree) -> Any:
+        params, state = tree
+        return predict(params, state, batch)
+
     batch = problem.gather(problem.data, None, jnp.asarray(rows))
-    return Comparer(lambda tree, batch: predict(tree, state, batch), params, batch, restarts, draws)
+    return Comparer(apply, *problem.init(jax.random.key(0)), batch, restarts, draws)
 
 
 def overlaps(
-    compare: Comparer,
-    masks: tuple[PyTree, PyTree],
-    weights: tuple[PyTree, PyTree],
-    key: Array,
-    plant: bool = True,
+    compare: Comparer, first: Network, second: Network, key: Array, plant: bool = True
 ) -> dict[str, dict[str, float]]:
     """Return overlaps of two masks and of their controls, by the kind of masks and the order of units.
 
@@ -75,23 +80,22 @@ def overlaps(
 
     Args:
       compare: the comparison.
-      masks: the masks.
-      weights: the trained weights, of the same structure as the model's parameters.
+      first: a trained network of one run, with its mask.
+      second: the other.
       key: a random key.
       plant: whether to measure `planted` as well.
     """
-    first, second = (jax.tree.map(np.asarray, mask) for mask in masks)
-    trained = [apply_mask(mask, tree) for mask, tree in zip(masks, weights, strict=True)]
-    units = compare.by_units(*trained)
-    found = {FOUND: _three(compare, first, second, units, key)}
+    one, other = (jax.tree.map(np.asarray, network.mask) for network in (first, second))
+    units = compare.by_units(first, second)
+    found = {FOUND: _three(compare, one, other, units, key)}
     for number, (name, change) in enumerate(CONTROLS.items()):
         drawn = []
-        for one in jax.random.split(jax.random.fold_in(key, number), compare.draws):
-            draw = np.random.default_rng(np.asarray(jax.random.key_data(one)))
-            drawn.append(_three(compare, change(draw, first), change(draw, second), units, one))
+        for of_draw in jax.random.split(jax.random.fold_in(key, number), compare.draws):
+            draw = np.random.default_rng(np.asarray(jax.random.key_data(of_draw)))
+            drawn.append(_three(compare, change(draw, one), change(draw, other), units, of_draw))
         found[name] = {match: float(np.mean([of[match] for of in drawn])) for match in MATCHES}
     if plant:
-        found[PLANTED] = _planted(compare, first, units, jax.random.fold_in(key, len(CONTROLS)))
+        found[PLANTED] = _planted(compare, one, units, jax.random.fold_in(key, len(CONTROLS)))
     return found
 
 
@@ -101,8 +105,8 @@ def _three(
     """Return the overlap of two masks in each order of the second's units."""
     in_order = {
         AS_THEY_ARE: second,
-        BY_UNITS: units.permute(second),
-        BY_MASKS: compare.by_masks(first, second, key).permute(second),
+        BY_UNITS: _permuted(second, units),
+        BY_MASKS: _permuted(second, compare.by_masks(first, second, key)),
     }
     return {match: float(overlap(first, of)) for match, of in in_order.items()}
 
@@ -111,6 +115,12 @@ def _planted(compare: Comparer, mask: PyTree, units: Alignment, key: Array) -> d
     draw = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     second = planted(draw, mask)
     orders = {name: draw.permutation(len(order)) for name, order in units.orders.items()}
-    mixed = units.groups.permute(second, orders)
-    aligned = compare.by_masks(mask, mixed, key).permute(mixed)
+    mixed = _permuted(second, dataclasses.replace(units, orders=orders))
+    aligned = _permuted(mixed, compare.by_masks(mask, mixed, key))
     return {AS_THEY_ARE: float(overlap(mask, second)), BY_MASKS: float(overlap(mask, aligned))}
+
+
+def _permuted(mask: PyTree, alignment: Alignment) -> PyTree:
+    """Put a mask in the order of an alignment of parameters and state."""
+    ordered, _ = alignment.permute((mask, None))
+    return ordered

@@ -1,13 +1,14 @@
-"""Settings that studies of perceptrons share."""
+"""Settings that studies of masked networks share."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from jaxarch.lab.checks import check_distinct, check_known
 from jaxarch.lab.harness import PartSettings
+from jaxarch.lab.pruning.parents import PERCEPTRONS
 from jaxarch.lab.pruning.settings import check_share
 from jaxarch.lab.tournament.entrants import ENTRANTS
 from jaxarch.lab.tournament.settings import PictureTrainingSettings
@@ -15,19 +16,19 @@ from jaxarch.masks import check_temperatures
 
 
 @dataclasses.dataclass(frozen=True)
-class PerceptronSettings(PartSettings, PictureTrainingSettings):
-    """Settings of a perceptron, and of its masks.
+class ParentSettings(PartSettings, PictureTrainingSettings):
+    """Settings of a parent, and of its masks.
 
     Attributes:
-      model: the parent of all networks: an mlp of `widths`, or LeNet-300-100.
       densities: shares of the connections that are kept.
     """
 
-    model: Literal["auto", "mlp", "lenet"] = "auto"
     densities: tuple[float, ...] = (0.2, 0.05)
 
     hidden: ClassVar[tuple[int, ...]]
     """Widths of an mlp where the user sets none."""
+    parents: ClassVar[tuple[str, ...]] = PERCEPTRONS
+    """Values of `model` that the study takes."""
     suits_all: ClassVar[Mapping[str, Any]]
     """Defaults where the user sets nothing, and `suits` has no other."""
     suits: ClassVar[Mapping[str, Mapping[str, Any]]]
@@ -36,7 +37,7 @@ class PerceptronSettings(PartSettings, PictureTrainingSettings):
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
         settings = self.suited({**self.suits_all, **self.suits.get(self.dataset, {})})
-        widths = self.widths or (self.hidden if settings.model == "mlp" else ())
+        widths = self.widths or (self.hidden if settings.model == "mlp" else settings.widths)
         return dataclasses.replace(
             settings, widths=widths, densities=tuple(sorted(settings.densities, reverse=True))
         )
@@ -44,13 +45,13 @@ class PerceptronSettings(PartSettings, PictureTrainingSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_known("model", (self.model,), ("mlp", "lenet"))
+        check_known("model", (self.model,), self.parents)
         self.check_numbers(check_share, "densities")
 
 
 @dataclasses.dataclass(frozen=True)
-class MethodSettings(PerceptronSettings):
-    """Settings of a perceptron, and of the methods of the tournament that find networks in it.
+class MethodSettings(ParentSettings):
+    """Settings of a parent, and of the methods of the tournament that find networks in it.
 
     Attributes:
       methods: methods of the tournament.
