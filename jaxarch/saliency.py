@@ -34,6 +34,7 @@ from jaxarch._internal.errors import (
     first_line,
     shown,
 )
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import (
     PyTree,
     Where,
@@ -93,7 +94,7 @@ def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
       >>> jaxarch.saliency.magnitude({"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.ones(2)})
       {'bias': None, 'kernel': Array([[1., 2.]], dtype=float32)}
     """
-    return map_selected(lambda theta: jnp.abs(_float32(theta)), select_floating(params, where))
+    return map_selected(lambda theta: jnp.abs(widened(theta)), select_floating(params, where))
 
 
 def lamp(params: PyTree, where: Where = matrices) -> PyTree:
@@ -124,7 +125,7 @@ def lamp(params: PyTree, where: Where = matrices) -> PyTree:
     """
 
     def scores(theta: Array) -> Array:
-        size = jnp.abs(_float32(theta)).ravel()
+        size = jnp.abs(widened(theta)).ravel()
         # Relative to the largest, since squares of large weights overflow.
         squares = (size / jnp.where(size.max(initial=0) > 0, size.max(initial=0), 1)) ** 2
         order = jnp.argsort(squares, stable=True)
@@ -162,7 +163,7 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
     """
     selection = select_floating(params, where)
     gradients = _fitting("gradients", gradients, selection, _SAME)
-    return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)
+    return map_selected(lambda theta, g: jnp.abs(widened(theta) * widened(g)), selection, gradients)
 
 
 def taylor(params: PyTree, gradients: PyTree, curvature: PyTree, where: Where = matrices) -> PyTree:
@@ -199,8 +200,8 @@ def taylor(params: PyTree, gradients: PyTree, curvature: PyTree, where: Where = 
     curvature = _fitting("curvature", curvature, selection, _SAME)
 
     def change(theta: Array, g: Array, h: Array) -> Array:
-        theta = _float32(theta)
-        return jnp.abs(theta * _float32(g) - theta**2 * _float32(h) / 2)
+        theta = widened(theta)
+        return jnp.abs(theta * widened(g) - theta**2 * widened(h) / 2)
 
     return map_selected(change, selection, gradients, curvature)
 
@@ -237,13 +238,13 @@ def fisher_diagonal(
     check_function("loss", loss, params, batch)
     selection = select_floating(params, where)
     count = _leading("batch", batch, "examples")
-    zeros = map_selected(lambda leaf: jnp.zeros_like(_float32(leaf)), selection)
+    zeros = map_selected(lambda leaf: jnp.zeros_like(widened(leaf)), selection)
 
     def add(sums: tuple[PyTree, PyTree], index: Array) -> tuple[tuple[PyTree, PyTree], None]:
         example = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, index, 1), batch)
         g = jax.grad(_scalar(lambda of: loss(of, example), params))(selection)
-        first = map_selected(lambda leaf, sum_: sum_ + _float32(leaf), g, sums[0])
-        return (first, map_selected(lambda leaf, sum_: sum_ + _float32(leaf) ** 2, g, sums[1])), None
+        first = map_selected(lambda leaf, sum_: sum_ + widened(leaf), g, sums[0])
+        return (first, map_selected(lambda leaf, sum_: sum_ + widened(leaf) ** 2, g, sums[1])), None
 
     sums, _ = jax.lax.scan(add, (zeros, zeros), jnp.arange(count))
     return jax.tree.map(lambda sum_: sum_ / count, sums)
@@ -295,11 +296,11 @@ def hessian_diagonal(
             jax.random.rademacher(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)
         ]
         z = jax.tree.unflatten(treedef, signs)
-        return map_selected(lambda z, hz, sum_: sum_ + _float32(z) * _float32(hz), z, product(z), sum_), None
+        return map_selected(lambda z, hz, sum_: sum_ + widened(z) * widened(hz), z, product(z), sum_), None
 
-    zeros = map_selected(lambda leaf: jnp.zeros_like(_float32(leaf)), selection)
+    zeros = map_selected(lambda leaf: jnp.zeros_like(widened(leaf)), selection)
     total, _ = jax.lax.scan(add, zeros, jax.random.split(key, samples))
-    return map_selected(_float32, g), map_selected(lambda leaf: leaf / samples, total)
+    return map_selected(widened, g), map_selected(lambda leaf: leaf / samples, total)
 
 
 def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matrices) -> PyTree:
@@ -341,7 +342,7 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
 
     g = jax.tree.map(along, selection, gradient(moves), is_leaf=lambda leaf: leaf is None)
     _, product = jax.jvp(gradient, (moves,), (g,))
-    return map_selected(lambda theta, hg: _float32(theta) * _float32(hg), selection, product)
+    return map_selected(lambda theta, hg: widened(theta) * widened(hg), selection, product)
 
 
 def prospr(
@@ -438,7 +439,7 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
     """
     check_function("output", output, params)
     selection = select_floating(params, where)
-    positive = jax.tree.map(lambda theta: jnp.abs(_float32(theta)), inexact(params))
+    positive = jax.tree.map(lambda theta: jnp.abs(widened(theta)), inexact(params))
     flow = jax.grad(lambda p: jnp.sum(_called("output", output, merge(p, params))))(positive)
     return map_selected(lambda theta, p, g: jnp.abs(p * g), selection, positive, flow)
 
@@ -492,9 +493,9 @@ def path_exclusion(
     check_function("outputs", outputs, params, inputs)
     selection = select_floating(params, where)
     _leading("inputs", inputs, "examples")
-    numbers = jax.tree.map(_float32, inexact(params))
+    numbers = jax.tree.map(widened, inexact(params))
     left = jax.tree.map(jnp.ones_like, numbers)
-    left = merge(map_selected(lambda theta: (theta != 0).astype(_float32(theta).dtype), selection), left)
+    left = merge(map_selected(lambda theta: (theta != 0).astype(widened(theta).dtype), selection), left)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), inputs)
     closed, _ = traced(lambda p, x: outputs(merge(p, params), x), numbers, one, name="outputs")
     parts, kept = jax.tree.leaves(numbers), jax.tree.leaves(left)
@@ -550,8 +551,8 @@ def ntk_sap(
     check_function("output", output, params)
     selection = select_floating(params, where)
     noise = _fitting("noise", noise, selection, "give one change for each weight of a masked leaf")
-    numbers = jax.tree.map(_float32, inexact(params))
-    moved = map_selected(lambda theta, change: _float32(theta) + _float32(change), selection, noise)
+    numbers = jax.tree.map(widened, inexact(params))
+    moved = map_selected(lambda theta, change: widened(theta) + widened(change), selection, noise)
 
     def distance(numbers: PyTree, moved: PyTree) -> Array:
         before, after = (
@@ -560,7 +561,7 @@ def ntk_sap(
         return jnp.square(before - after).sum()
 
     def score(theta: Array, change: Array, here: Array, there: Array) -> Array:
-        return _float32(theta) * here + (_float32(theta) + _float32(change)) * there
+        return widened(theta) * here + (widened(theta) + widened(change)) * there
 
     return map_selected(score, selection, noise, *jax.grad(distance, (0, 1))(numbers, moved))
 
@@ -616,7 +617,7 @@ def teddy(params: PyTree, edges: ArrayLike, where: Where = "edges") -> PyTree:
         raise ArgumentError(f"where: expected the one leaf of edges, got {shown(', '.join(names))}")
 
     def scores(weights: Array) -> Array:
-        left = (weights != 0).astype(_float32(weights).dtype)
+        left = (weights != 0).astype(widened(weights).dtype)
         nodes = int(pairs.max()) + 1
         degrees = summed_at_nodes((left, left), pairs, nodes)
         inverse = jnp.where(degrees > 0, 1 / jnp.maximum(degrees, 1), 0)
@@ -690,7 +691,3 @@ def _called(name: str, function: Callable[[PyTree], Array], params: PyTree) -> A
         raise ArgumentError(f"{name}: it fails on these parameters: {first_line(error)}") from error
     check_array(f"{name}: its result", made, real=True)
     return made
-
-
-def _float32(array: Array) -> Array:
-    return array.astype(jnp.promote_types(array.dtype, jnp.float32))

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.precision import at_least_float32
 
 ROUNDS = 12
 """Number of rounds with interpolated cuts, before each round cuts the bracket in quarters."""
@@ -285,7 +286,7 @@ def _promoted(arrays: Sequence[Array]) -> list[Array]:
     """Convert all arrays to one dtype of 32 or 64 bits that keeps their order."""
     dtype = jnp.result_type(*arrays)
     if jnp.issubdtype(dtype, jnp.floating):
-        dtype = jnp.promote_types(dtype, jnp.float32)
+        dtype = at_least_float32(dtype)
     elif jnp.issubdtype(dtype, jnp.bool_) or jnp.iinfo(dtype).bits < 32:
         dtype = jnp.dtype(jnp.int32)
     for array in arrays:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 
 def float64() -> AbstractContextManager[None]:
@@ -30,3 +31,8 @@ def at_least_float32(dtype: Any) -> Any:
     if jnp.issubdtype(dtype, jnp.inexact) and jnp.finfo(dtype).bits >= 32:
         return dtype
     return jnp.float32
+
+
+def widened(array: Array) -> Array:
+    """Convert an array to at least 32 bits: integers and booleans to float32."""
+    return array.astype(at_least_float32(array.dtype))

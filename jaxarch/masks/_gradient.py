@@ -21,6 +21,7 @@ from jaxarch._internal.errors import (
     is_traced,
     shown,
 )
+from jaxarch._internal.precision import at_least_float32, widened
 from jaxarch._internal.trees import PyTree, check_floating, map_selected
 from jaxarch.masks._sharding import beside, split_like
 
@@ -68,7 +69,7 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
 # custom_jvp, not custom_vjp, so that forward mode and higher derivatives work, too.
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _two_temperature(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
-    return jax.nn.sigmoid(hard * working(scores)).astype(scores.dtype)
+    return jax.nn.sigmoid(hard * widened(scores)).astype(scores.dtype)
 
 
 @_two_temperature.defjvp
@@ -86,14 +87,9 @@ def _tangent(
 def slope(scores: Array, soft: Array, factor: bool) -> Array:
     """Return the slope of the soft sigmoid, with its factor `soft` or without."""
     # The sigmoid at -|x| is at most 1/2. At large positive x, 1 - sigma(x) would round to 0.
-    below = jax.nn.sigmoid(-jnp.abs(soft * working(scores)))
+    below = jax.nn.sigmoid(-jnp.abs(soft * widened(scores)))
     product = below * (1 - below)
     return soft * product if factor else product
-
-
-def working(scores: Array) -> Array:
-    """Convert scores to the precision that masks are computed in: float32 at least."""
-    return scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
 
 
 def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array, Array, Array]:
@@ -103,7 +99,7 @@ def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"scores: expected an array of numbers, got {shown(scores)}") from None
     check_floating("scores", scores)
-    dtype = jnp.promote_types(scores.dtype, jnp.float32)
+    dtype = at_least_float32(scores.dtype)
     limits = jnp.finfo(dtype)
 
     shapes = np.shape(hard), np.shape(soft)
@@ -193,7 +189,7 @@ def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
 
 
 def _limit(clip: ArrayLike, hard: ArrayLike) -> Array:
-    eps = jnp.asarray(clip, jnp.promote_types(jnp.result_type(clip), jnp.float32))
+    eps = jnp.asarray(clip, at_least_float32(jnp.result_type(clip)))
     # `1 - eps` would round to 1 for a small eps; `log1p` keeps its digits.
     return (jnp.log1p(-eps) - jnp.log(eps)) / hard
 
@@ -305,6 +301,6 @@ def penalty(scores: PyTree, weights: PyTree, strength: ArrayLike = 1.0) -> Array
     check_beside("strength", strength, ())
     check_leaves("scores", scores)
     check_leaves("weights", weights)
-    squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
-    squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
+    squares = [jnp.sum(jnp.square(1 + widened(leaf))) for leaf in jax.tree.leaves(scores)]
+    squares += [jnp.sum(jnp.square(widened(leaf))) for leaf in jax.tree.leaves(weights)]
     return jnp.asarray(strength) * jnp.sum(jnp.stack(squares))

@@ -13,8 +13,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_leaves, check_one_number
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, check_floating
-from jaxarch.masks._gradient import check_temperatures, slope, working
+from jaxarch.masks._gradient import check_temperatures, slope
 from jaxarch.masks._largest import Scope, counts_kept
 
 ROUNDS = 60
@@ -109,7 +110,7 @@ def size_thresholds(scores: PyTree, counts: Any, hard: ArrayLike, near: Any = No
 
     The arguments are those of `sized`; gradients do not flow through the thresholds.
     """
-    leaves = [jax.lax.stop_gradient(working(w)) for w in jax.tree.leaves(scores)]
+    leaves = [jax.lax.stop_gradient(widened(w)) for w in jax.tree.leaves(scores)]
     hard = jnp.asarray(hard, leaves[0].dtype)
     if np.ndim(counts) == 0:
         return _threshold(leaves, counts, hard, near)
@@ -174,7 +175,7 @@ def _threshold(leaves: Sequence[Array], count: ArrayLike, hard: Array, near: Arr
 # custom_jvp, so that the tangent keeps the size: autodiff of the search for tau would fail in reverse mode.
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
 def _sized(scores: list[Array], tau: Array, hard: ArrayLike, soft: ArrayLike, factor: bool) -> list[Array]:
-    return [jax.nn.sigmoid(hard * (working(w) - tau)).astype(w.dtype) for w in scores]
+    return [jax.nn.sigmoid(hard * (widened(w) - tau)).astype(w.dtype) for w in scores]
 
 
 @_sized.defjvp
@@ -182,7 +183,7 @@ def _tangent(factor: bool, primals: Any, tangents: Any) -> tuple[list[Array], li
     """Return the mask and its tangent `s dw - p <s, dw> / <p, 1>`, which sums to 0."""
     scores, tau, hard, soft = primals
     hard, soft = jnp.asarray(hard, tau.dtype), jnp.asarray(soft, tau.dtype)
-    centred = [working(w) - tau for w in scores]
+    centred = [widened(w) - tau for w in scores]
     slopes = [slope(w, soft, factor) for w in centred]
     paces = [s * slope(w, hard, True) for s, w in zip(slopes, centred, strict=True)]
     moved = [s * dw.astype(s.dtype) for s, dw in zip(slopes, tangents[0], strict=True)]

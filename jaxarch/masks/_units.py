@@ -25,6 +25,7 @@ from jax.tree_util import tree_flatten_with_path
 from jaxarch._internal.errors import ArgumentError, is_traced, shown
 from jaxarch._internal.kernels import not_matrices
 from jaxarch._internal.order_statistics import largest_along
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, map_selected, named_leaves, path_name
 from jaxarch.masks._gradient import hard_mask
 from jaxarch.masks._largest import check_density, counts_kept, largest_of, mask_of, rounded_counts, top_k
@@ -241,7 +242,7 @@ class Blocks(Units):
 
     def _means(self, path: str, leaf: Any) -> Array:
         axes = self._axes(path, jnp.shape(leaf))
-        leaf = jnp.moveaxis(whole(_floating(leaf)), axes, (-2, -1))
+        leaf = jnp.moveaxis(whole(widened(jnp.asarray(leaf))), axes, (-2, -1))
         *others, rows, columns = leaf.shape
         down, across = -(-rows // self.inputs), -(-columns // self.outputs)
         missing = (0, down * self.inputs - rows), (0, across * self.outputs - columns)
@@ -573,7 +574,7 @@ class GroupUnits(Units):
         counts: dict[str, Any] = {}
         of_path, named = dict(self.leaves), named_leaves(scores)
         for path in self.scored:
-            leaf, axes = _floating(named[path]), of_path[path]
+            leaf, axes = widened(jnp.asarray(named[path])), of_path[path]
             for index, axis in enumerate(axes):
                 if _groups_of([(axis,)]):
                     along = whole(jnp.sum(leaf, _others(index, leaf.ndim)))
@@ -722,11 +723,6 @@ def _product(arrays: list[Array]) -> Array:
 
 def _others(index: int, ndim: int) -> tuple[int, ...]:
     return tuple(other for other in range(ndim) if other != index)
-
-
-def _floating(leaf: Any) -> Array:
-    leaf = jnp.asarray(leaf)
-    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 def _as_split(leaf: Any, array: Array) -> Array:

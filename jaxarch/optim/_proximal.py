@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_one_strength, is_traced, shown
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, Where, by_path, map_selected, matrices, merge, select
 from jaxarch.optim._masked_leaves import begun, check_optimizer
 from jaxarch.spectral.penalty import l1 as l1_norm
@@ -187,7 +188,7 @@ def _penalised(
 
 def _of_mean(leaf: Array) -> jnp.dtype:
     """Return the dtype of a mean: half precision would lose the small share of each new gradient."""
-    return jnp.promote_types(leaf.dtype, jnp.float32)
+    return at_least_float32(leaf.dtype)
 
 
 def _lasting(theta: Array, mean: Array, gradient: Array, one: ArrayLike, group: ArrayLike) -> Array:

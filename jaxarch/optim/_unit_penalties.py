@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_instance, check_one_number, check_one_strength
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import (
     PyTree,
     Where,
@@ -98,7 +99,7 @@ def add_group_lasso(
 
         def penalty(selected: PyTree) -> Array:
             # The squares of float16 would overflow.
-            squares, counts = over.sums(map_selected(lambda leaf: jnp.square(_wide(leaf)), selected))
+            squares, counts = over.sums(map_selected(lambda leaf: jnp.square(widened(leaf)), selected))
             norms = [jnp.sqrt(counts[name]) * _root(squares[name]) for name in squares]
             return sum((jnp.sum(norm) for norm in norms), jnp.zeros(()))
 
@@ -180,10 +181,6 @@ def _root(squares: Array) -> Array:
     """Return square roots whose derivative at 0 is 0, the smallest subgradient of a norm."""
     positive = squares > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1)), 0)
-
-
-def _wide(leaf: Array) -> Array:
-    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 def _plus(updates: PyTree, slopes: dict[str, Array]) -> PyTree:

@@ -26,6 +26,7 @@ from jaxarch._internal.errors import (
     is_traced,
     shown,
 )
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, check_trainable
 from jaxarch.io import Stream, Window
 from jaxarch.io._gather import take_rows
@@ -344,7 +345,7 @@ class Problem:
 
 def _summed_in(dtype: Any) -> Any:
     """Return the dtype for summing many losses: in half precision their sum would stop growing."""
-    return jnp.promote_types(dtype, jnp.float32)
+    return at_least_float32(dtype)
 
 
 def check_is_problem(problem: object) -> None:

@@ -206,7 +206,7 @@ def step(
             value, model = loss_of(training.params(settings, at), state.model, batch, loss_key)
         else:
             value, model = _mean_loss(training, loss_of, at, batch, loss_key)
-        return value if training.penalty is None else value + training.penalty(settings, at), model
+        return value if training.penalty is None else _plus(value, training.penalty(settings, at)), model
 
     (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(inexact(state.trainable))
     extra = {"value": value, "grad": gradient, "value_fn": lambda moves: loss(moves)[0]}
@@ -224,6 +224,12 @@ def step(
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
     return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
+
+
+def _plus(value: Array, penalty: Array) -> Array:
+    """Add a penalty to a loss, each in the precision that it was computed in."""
+    with jax.numpy_dtype_promotion("standard"):
+        return value + penalty
 
 
 def _mean_loss(

@@ -9,6 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_flag
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, merge
 from jaxarch.masks import Scope, apply_mask, check_density, check_scope
 from jaxarch.run._descent import DescentChanges, own_descent
@@ -101,6 +102,6 @@ def _network(settings: Settings, state: TrainState) -> Network:
 
 def _binary(mask: Array, theta: Array) -> Array:
     """Compute `alpha m o sign(theta)`; 0 where nothing is kept."""
-    sizes = jnp.where(mask, jnp.abs(theta), 0).astype(jnp.promote_types(theta.dtype, jnp.float32))
+    sizes = widened(jnp.where(mask, jnp.abs(theta), 0))
     alpha = sizes.sum() / jnp.maximum(mask.sum(), 1).astype(sizes.dtype)
     return jnp.where(mask, alpha.astype(theta.dtype) * jnp.sign(theta), 0)

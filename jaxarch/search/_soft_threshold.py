@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_choice, check_one_finite, check_one_strength
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, merge, select_floating
 from jaxarch.masks import apply_mask
 from jaxarch.run._descent import DescentChanges
@@ -135,8 +136,12 @@ def _above(settings: Settings, score: Array, leaf: Array) -> Array:
 
 def _penalty(settings: Settings, state: TrainState) -> Array:
     scores, weights = state.trainable["scores"], state.trainable["weights"]
-    of_leaves = map_selected(lambda s, leaf: jnp.square(s) + jnp.sum(jnp.square(leaf)), scores, weights)
-    return jnp.asarray(settings.strength) / 2 * total(of_leaves)
+
+    def squares(score: Array, leaf: Array) -> Array:
+        of_weights = jnp.sum(jnp.square(widened(leaf)))
+        return jnp.square(score).astype(of_weights.dtype) + of_weights
+
+    return jnp.asarray(settings.strength) / 2 * total(map_selected(squares, scores, weights))
 
 
 def _network(settings: Settings, state: TrainState) -> Network:

@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_one_finite, check_one_strength, is_traced, shown
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import (
     PyTree,
     Where,
@@ -192,6 +193,7 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 
 def _penalty(settings: Settings, state: TrainState) -> Array:
     def squares(forward: Array, backward: Array, leaf: Array) -> Array:
+        leaf = widened(leaf)
         bar = (1 / jnp.asarray(settings.density, jnp.float32)).astype(leaf.dtype)
         return jnp.sum(jnp.square(leaf) * jnp.where(forward, 1, jnp.where(backward, bar, 0)))
 

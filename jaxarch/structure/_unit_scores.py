@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, check_choice, check_instance
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, Where, matrices, named_leaves, select_floating
 from jaxarch.masks._units import Span
 from jaxarch.structure._captures import run_recorded
@@ -174,7 +175,7 @@ def _squared_distances(rows: Array) -> Array:
 def _of(array: Array, spans: Sequence[tuple[int, Span]]) -> _Moments:
     """Return the moments of each unit of an array, over all its other axes."""
     moments = _Moments({}, {}, {})
-    array = jnp.asarray(array, jnp.promote_types(jnp.result_type(array), jnp.float32))
+    array = widened(jnp.asarray(array))
     for axis, span in spans:
         for name, rows in span.rows(jnp.moveaxis(array, axis, 0)):
             # Squared distances from the mean: a difference of sums of squares would lose a small spread.

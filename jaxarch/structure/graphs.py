@@ -19,6 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_flag, is_traced, one_line
+from jaxarch._internal.precision import widened
 
 __all__ = ["adjacency", "normalized_laplacian", "spectrum"]
 
@@ -188,4 +189,4 @@ def _matrix(name: str, value: ArrayLike) -> Array:
         raise ArgumentError(f"{name}: expected a matrix, got shape {matrix.shape}{many}")
     if not any(jnp.issubdtype(matrix.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
         raise ArgumentError(f"{name}: expected real numbers or a boolean mask, got {matrix.dtype}")
-    return matrix.astype(jnp.promote_types(matrix.dtype, jnp.float32))
+    return widened(matrix)

@@ -23,6 +23,7 @@ from jaxarch._internal.errors import (
     first_line,
     shown,
 )
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, Where, check_floating, map_selected, matrices, select
 from jaxarch.masks import apply_mask, weight_free
 from jaxarch.run._problem import Problem, as_rows, check_is_problem
@@ -329,7 +330,7 @@ def _norm_above(lower: PyTree, upper: PyTree) -> Array:
         jnp.maximum(jnp.abs(low), jnp.abs(high)).ravel()
         for low, high in zip(jax.tree.leaves(lower), jax.tree.leaves(upper), strict=True)
     ]
-    pooled = jnp.concatenate([size.astype(jnp.promote_types(size.dtype, jnp.float32)) for size in sizes])
+    pooled = jnp.concatenate([widened(size) for size in sizes])
     largest = pooled.max()
     scaled = pooled / jnp.where(largest > 0, largest, 1)
     norm = largest * jnp.sqrt(jnp.sum(jnp.square(scaled)))

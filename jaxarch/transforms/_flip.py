@@ -12,6 +12,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from jaxarch._internal.errors import ArgumentError, check_count, shown
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, map_selected, merge
 from jaxarch.masks import apply_mask
 from jaxarch.run._methods import method
@@ -140,7 +141,7 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
 
     none = jnp.zeros((), jnp.int32)
     first = jnp.full((settings.rounds + 1,), on.objective(on.flat))
-    start = _Flipped(on.flat, none, first, none, on.allowed, jnp.zeros_like(on.flat))
+    start = _Flipped(on.flat, none, first, none, on.allowed, jnp.zeros_like(widened(on.flat)))
     end = jax.lax.while_loop(lambda now: now.untried.any() & (now.round < settings.rounds), body, start)
     mask = map_selected(lambda leaf: leaf > 0, on.unravel(end.mask))
     info = {"flips": end.flips, "objective": end.objectives, "locally_optimal": ~end.untried.any()}
@@ -204,13 +205,13 @@ class MaskedObjective(NamedTuple):
 
         def objective(vector: Array) -> Array:
             params = merge(map_selected(jnp.multiply, unravel(vector), weights), weights)
-            return problem.objective(params, network.state, batch_size=batch_size)
+            return widened(problem.objective(params, network.state, batch_size=batch_size))
 
         return cls(objective, flat, unravel, weights, allowed)
 
     def slopes(self, mask: Array) -> Array:
         """Return the change of F with each flip, to first order."""
-        slopes: Array = flip_slopes(mask > 0, jax.grad(self.objective)(mask))
+        slopes: Array = flip_slopes(mask > 0, widened(jax.grad(self.objective)(mask)))
         return slopes
 
     def flips(self, mask: Array, among: Array, expected: Array, tried: int, at_once: int) -> Tries:

@@ -12,6 +12,7 @@ from jax import Array
 from jax.scipy.special import gammaln, xlog1py, xlogy
 
 from jaxarch._internal.errors import ArgumentError, check_array, check_leaves, is_traced, shown
+from jaxarch._internal.precision import at_least_float32
 from jaxarch._internal.trees import PyTree, check_structure, named_leaves
 from jaxarch.theory.generalization._binomial import EPS, log_binomial, log_factorial
 
@@ -113,7 +114,7 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
         crossed = jax.tree.map(lambda v, pi: -jnp.sum(xlogy(v, pi) + xlog1py(1 - v, -pi)), mask, prior)
         return jnp.stack(jax.tree.leaves(crossed)).sum()
     # A count of thousands would be rounded in half precision.
-    kept = [jnp.sum(leaf, dtype=jnp.promote_types(leaf.dtype, jnp.float32)) for leaf in leaves]
+    kept = [jnp.sum(leaf, dtype=at_least_float32(leaf.dtype)) for leaf in leaves]
     sizes = [leaf.size for leaf in leaves]
 
     def length(k: Array, size: int) -> Array:

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import as_array, check_broadcast, check_positive
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import check_floating
 
 
@@ -160,5 +161,5 @@ def scores_and_temperature(scores: ArrayLike, soft: ArrayLike) -> tuple[Array, A
     array = as_array("scores", scores)
     check_floating("scores", array)
     check_broadcast(scores=array, soft=soft)
-    array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
+    array = widened(array)
     return array, jnp.asarray(soft, array.dtype)

@@ -22,6 +22,7 @@ from jaxarch._internal.errors import (
     real_numbers,
     shown,
 )
+from jaxarch._internal.precision import widened
 from jaxarch.masks import check_clip, check_temperatures
 
 
@@ -505,8 +506,7 @@ def _psi(x: Array) -> Array:
 def _number(value: ArrayLike) -> Array:
     if isinstance(value, int) and abs(value) > LARGEST_COUNT:
         value = float(value)  # JAX has no integers of so many bits.
-    array = jnp.asarray(value)
-    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
+    return widened(jnp.asarray(value))
 
 
 def _check_real(**numbers: ArrayLike) -> None:
