@@ -619,7 +619,8 @@ def runs_alike(
 def relative_difference(whole: PyTree, made: PyTree) -> float:
     """Return the largest difference of two trees of outputs, each leaf in units of its largest number.
 
-    That is the largest finite number of the leaf in the first tree. Integers and booleans must be equal.
+    That is the largest finite number of the leaf in the first tree. Integers, booleans and random keys must
+    be equal.
     """
     structures: list[Any] = [jax.tree.structure(outputs) for outputs in (whole, made)]
     if structures[0] != structures[1]:
@@ -628,6 +629,8 @@ def relative_difference(whole: PyTree, made: PyTree) -> float:
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(made), strict=True):
         if one.shape != other.shape or one.dtype != other.dtype:
             return np.inf
+        if is_key(one):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
         if not jnp.issubdtype(one.dtype, jnp.inexact):
             largest = max(largest, 0.0 if np.array_equal(one, other) else np.inf)
             continue

@@ -413,6 +413,14 @@ def test_a_program_exported_by_jax_holds_the_bits_and_takes_any_number_of_exampl
     assert np.allclose(exported.call(x), packed(x), atol=1e-4)
 
 
+def test_random_keys_among_the_outputs_do_not_differ():
+    weights = {"w": np.where(np.arange(64 * 64).reshape(64, 64) % 3, 1.0, -1.0).astype(np.float32)}
+    packed = pack(
+        lambda params, x: (x @ params["w"], jax.random.key(0)), weights, np.ones((2, 64), np.float32)
+    )
+    assert packed.difference < 1e-5
+
+
 def test_the_table_names_matrices_sizes_and_the_difference():
     lines = str(pack(product, {"kernel": jnp.asarray(drawn("-c, c", 64, 37))}, inputs(1, 64))).splitlines()
     assert lines[1].split() == ["kernel", "64", "x", "37", "-c,", "c", "summed", "9,472", "300"]

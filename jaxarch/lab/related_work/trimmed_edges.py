@@ -313,8 +313,8 @@ def conclusion(results: Results) -> Iterable[str]:
     whole = table[table["strategy"] == WHOLE]
     yield (
         f"Citeseer, {int(whole['edges'].iloc[0]):,} edges, a hidden layer of {settings['hidden']}: the whole "
-        f"graph has a test accuracy of {tables.inline(whole['accuracy'], '.3f')} (median [quartiles] of "
-        f"{settings['seeds']} seeds)."
+        f"graph has a test accuracy of {tables.inline(whole['accuracy'], '.3f')} "
+        f"({tables.counted([whole['accuracy']])})."
     )
     for against, words in ((RANDOM, "edges kept at random"), (WHOLE, "the whole graph")):
         pairs = compared[(compared["strategy"] == TEDDY) & (compared["against"] == against)]
