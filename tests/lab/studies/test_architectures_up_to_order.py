@@ -292,6 +292,16 @@ def test_a_folder_of_parts_gives_the_same_numbers_and_takes_further_methods(comp
     assert read_manifest(tmp_path / "one")["settings"]["methods"] == ["random"]
 
 
+@pytest.mark.long
+def test_masks_of_a_cnn_with_batch_norm_are_compared(tmp_path):
+    changes = {"model": "cnn", "widths": (4,), "pool": 2, "methods": ("random",), "densities": (0.3,)}
+    run_in(tmp_path, architectures.EXPERIMENT, dataclasses.replace(SMALL, **changes))
+    table = read_table(tmp_path)
+    assert len(table) == 2 * (4 + 3)
+    planted = table[table["masks"] == pairs.PLANTED]
+    assert (planted[pairs.BY_MASKS] > 0.9 * planted[pairs.AS_THEY_ARE]).all()
+
+
 def test_a_pair_with_a_failed_run_has_no_overlap_and_leaves_the_others():
     table = rows({"ours": 0.1})
     failed = (table["pair"] == 0) & (table["start"] == OTHER)
