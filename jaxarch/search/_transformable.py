@@ -1,4 +1,4 @@
-"""Transformable architecture search: learned probabilities of the width of each layer (TAS)."""
+"""Transformable architecture search: learned probabilities of widths of layers, and of depths (TAS)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple, Unpack
 
 import jax
@@ -15,6 +16,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch._internal.epochs import epoch_rows
 from jaxarch._internal.errors import (
     ArgumentError,
     check_choice,
@@ -23,7 +25,15 @@ from jaxarch._internal.errors import (
     is_traced,
     shown,
 )
-from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, named_leaves, select_floating
+from jaxarch._internal.trees import (
+    PyTree,
+    Where,
+    map_selected,
+    matrices,
+    named_leaves,
+    placed,
+    select_floating,
+)
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks._units import GroupUnits
 from jaxarch.run._descent import DescentChanges
@@ -33,16 +43,20 @@ from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
 from jaxarch.run._training_info import TrainingInfo
+from jaxarch.search._chains import Chains, Depth, Patterns, chains_of, check_depth, leaves_of
 from jaxarch.search._scored import descent_of
 from jaxarch.search._units import groups_and_units, needs_of, of_params, summed_over
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.structure import Groups
-from jaxarch.structure._products import find_products
-from jaxarch.structure._size_costs import Terms, cost_polynomials
+from jaxarch.structure._branches import Branch
+from jaxarch.structure._products import Product, Products, find_products
+from jaxarch.structure._size_costs import cost_polynomials
 from jaxarch.transforms._densities import layers_emptied
 
 Quantity = Literal["multiply_adds", "parameters", "bytes", "activations", "units"]
 QUANTITIES = ("multiply_adds", "parameters", "bytes", "activations", "units")
+Monomial = tuple[tuple[int, int], ...]
+"""Numbers of groups with their powers, and of chains with the number of a block."""
 WORDS = ("neurons", "channels", "heads")
 WIDTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 LEAST = 1e-7
@@ -57,7 +71,7 @@ _ROUNDED = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The target and its cost, the candidates, the temperatures, and the pull towards the target."""
+    """The target and its cost, the candidates, the temperatures, the pull towards the target, the blocks."""
 
     target: ArrayLike
     cost: Quantity
@@ -67,6 +81,7 @@ class Settings:
     strength: ArrayLike
     tolerance: ArrayLike
     where: Where
+    depth: Patterns
 
 
 @jax.tree_util.register_static
@@ -76,32 +91,46 @@ class Shares:
 
     Attributes:
       coefficients: one per monomial; their sum is 1.
-      powers: for each monomial, the numbers of its groups with their powers.
+      powers: for each monomial, the numbers of its groups with their powers. Chains of blocks are numbered
+        after the groups, with the number of a block in place of a power.
     """
 
     coefficients: tuple[float, ...]
     powers: tuple[tuple[tuple[int, int], ...], ...]
 
-    def expected(self, widths: Mapping[str, Array], probabilities: Mapping[str, Array]) -> Array:
-        """Return the expected cost if the groups draw their widths independently.
+    def expected(
+        self,
+        widths: Mapping[str, Array],
+        probabilities: Mapping[str, Array],
+        chains: Mapping[str, int] | None = None,
+    ) -> Array:
+        """Return the expected cost if groups draw their widths and chains their depths, independently.
 
         Args:
           widths: by group, the shares of its units that the candidates keep.
-          probabilities: by group, those of its candidates.
+          probabilities: by group and chain, those of its candidates.
+          chains: the number of blocks of each chain, whose candidates are 0, 1, ..., all of them.
         """
-        highest = max((power for monomial in self.powers for _, power in monomial), default=1)
-        moments = [jnp.ones(1, jnp.float32)]
-        for name, shares in widths.items():
-            powers = jnp.arange(1, highest + 1, dtype=jnp.float32)
-            moments.append(probabilities[name] @ shares[:, None] ** powers[None])
-        longest = max(map(len, self.powers), default=0)
-        # Place 0 of the moments holds a 1, for monomials with fewer factors than the longest.
-        places = np.zeros((len(self.powers), longest), int)
+        factors = [factor for monomial in self.powers for factor in monomial]
+        highest = max((power for number, power in factors if number < len(widths)), default=1)
+        powers = jnp.arange(1, highest + 1, dtype=jnp.float32)
+        moments = [probabilities[name] @ shares[:, None] ** powers[None] for name, shares in widths.items()]
+        for name, count in (chains or {}).items():
+            # The k-th is the probability of at least k blocks.
+            moments.append(probabilities[name] @ _tails(count))
+        # Place 0 holds a 1, for monomials with fewer factors than the longest.
+        starts = np.cumsum([0, *(of.shape[0] for of in moments)])
+        places = np.zeros((len(self.powers), max(map(len, self.powers), default=0)), int)
         for row, monomial in enumerate(self.powers):
             for column, (number, power) in enumerate(monomial):
-                places[row, column] = 1 + number * highest + power - 1
-        factors = jnp.concatenate(moments)[places]
-        return jnp.asarray(self.coefficients, jnp.float32) @ factors.prod(axis=1)
+                places[row, column] = starts[number] + power
+        found = jnp.concatenate([jnp.ones(1, jnp.float32), *moments])[places]
+        return jnp.asarray(self.coefficients, jnp.float32) @ found.prod(axis=1)
+
+
+def _tails(count: int) -> Array:
+    """Return whether each of 0, 1, ..., `count` first blocks includes block 1, ..., `count`."""
+    return jnp.asarray(np.tri(count + 1, count, -1), jnp.float32)
 
 
 class Fixed(NamedTuple):
@@ -116,6 +145,7 @@ class Fixed(NamedTuple):
       ranks: by group, the place of each unit in the order in which units are kept.
       counts: by group, the numbers of units of the candidates.
       shares: the cost.
+      chains: the blocks that may be removed.
     """
 
     mask: PyTree
@@ -126,6 +156,7 @@ class Fixed(NamedTuple):
     ranks: dict[str, Array]
     counts: dict[str, Array]
     shares: Shares
+    chains: Chains
 
 
 @method("X. Dong and Y. Yang, 2019")
@@ -135,6 +166,7 @@ def transformable(
     cost: Quantity = "multiply_adds",
     units: str | tuple[str, ...] | None = None,
     widths: tuple[float, ...] = WIDTHS,
+    depth: Depth | None = None,
     tau: tuple[ArrayLike, ArrayLike] = (10.0, 0.1),
     strength: ArrayLike = 2.0,
     tolerance: ArrayLike = 0.05,
@@ -142,9 +174,9 @@ def transformable(
     scores_optimizer: optax.GradientTransformation | None = None,
     **descent: Unpack[DescentChanges],
 ) -> Training:
-    r"""Learn how wide each layer is, by the probabilities of candidate widths (TAS).
+    r"""Learn how wide each layer is, and how deep the model, by the probabilities of candidates (TAS).
 
-        search = jaxarch.search.transformable(0.5, scores_optimizer=optax.adam(1e-2))
+        search = jaxarch.search.transformable(0.5, depth=("encoder/[12]", "encoder/[45]"))
         network, report = jaxarch.over_seeds(search, keys, problem)
 
     Each group of units has logits a, one per candidate number C_j of units, and p = softmax(a). At every step
@@ -155,13 +187,20 @@ def transformable(
 
         m_i = \sum_{j \in I} q_j [i < C_j] / \sum_{j \in I} q_j,
 
-    the sum of a layer of C_1 units and a layer of C_2. The weights descend on the loss of a training batch,
-    the logits on that of a batch of validation rows, with a draw of their own, plus `strength` times
+    the sum of a layer of C_1 units and a layer of C_2. With `depth`, each chain of n residual blocks has such
+    logits too, over the depths d = 0, 1, ..., n: it keeps its first d blocks. Block k adds its branch times
 
-        log E[cost] if the most probable widths cost more than `(1 + tolerance) target`,
+        s_k = \sum_{d \in I} q_d [k <= d] / \sum_{d \in I} q_d.
+
+    A removed block has all its leaves masked, so it is its shortcut and costs nothing.
+
+    The weights descend on the loss of a training batch, the logits on that of a batch of validation rows,
+    with a draw of their own, plus `strength` times
+
+        log E[cost] if the most probable candidates cost more than `(1 + tolerance) target`,
         -log E[cost] if they cost less than `(1 - tolerance) target`, otherwise 0.
 
-    tau falls linearly. Groups keep their most probable widths; if these miss the target at the last step,
+    tau falls linearly. The most probable widths and depths stay; if these miss the target at the last step,
     those of the last step at which they met it. X. Dong and Y. Yang, Network Pruning via Transformable
     Architecture Search, NeurIPS 2019, arXiv:1905.09717; q is its eq. (3). The loss of the cost is read from
     the authors' code. There the tolerance is a share of the dense model's cost and holds below the target
@@ -174,7 +213,13 @@ def transformable(
     the first units are arbitrary. The expected cost is exact also where both axes of a kernel belong to one
     group. All candidates share one batch norm. Both descents start from the weights before the step; in the
     authors' code the logits see the weights after it. The authors train the last widths, whatever they cost.
-    Depth is not searched, since each group keeps a unit.
+    They add up the features after each depth. Here blocks behind the first drawn depth read features that are
+    mixed already. At least one block stays in each stage of theirs; here the blocks that you name may all go.
+
+    Widths within a removed block no longer matter, and are reported as 0. The less probable a block is, the
+    smaller are the gradients of their logits. `jaxarch.shrink` leaves one unit of zeros in each removed
+    layer, since it keeps your model's program. So the cost found is that of the `effective` connections of
+    `jaxarch.cost`; its `shrunk` ones include these units.
 
     Args:
       target: the cost to reach, as a share of the dense model's, in (0, 1]. May be traced, like all numbers
@@ -183,7 +228,11 @@ def transformable(
         number of `units`.
       units: `neurons`, `channels` or `heads`, or several of these words. By default all that the model has.
       widths: candidate shares of each group's units, in (0, 1], in any order; the largest must be 1. A group
-        keeps at least one unit. By default those of the paper.
+        keeps at least one unit. By default those of the paper. `(1.0,)` searches for depth alone.
+      depth: chains of residual blocks that may be removed, the last first, by a pattern on the beginning of
+        paths: `"encoder/[12]"` is the blocks `encoder/1` and `encoder/2`. Several patterns are several
+        chains; a tuple of patterns is one. Blocks of one pattern are in the natural order of their paths.
+        Leave out a block that must stay, such as the first of each stage. `where` does not matter to blocks.
       tau: the temperatures at the first and at the last step, positive.
       strength: lambda_cost of the paper, at least 0.
       tolerance: t, in [0, 1).
@@ -196,16 +245,19 @@ def transformable(
     Returns:
       A search; after another stage, one from its weights and within its mask. The mask keeps whole units, so
       `jaxarch.shrink` makes the arrays smaller. In the paper, the logits descend on half of the training
-      rows: give these as the problem's `validation` rows. Their batches are drawn independently; without a
-      batch size, as of a stream, each step takes all of them. Without validation rows, the logits descend on
+      rows: give these as the problem's `validation` rows. Their batches are sampled like those of training;
+      without a batch size, as of a stream, each step takes all of them. Without validation rows, the logits descend on
       training rows, and in a `paired` problem or a stream on the batch of the weights. `info` has the
-      `probabilities` and the numbers of units `kept` by group, the `cost` found and the `target`, as shares,
-      and `reached`, whether they differ by at most the tolerance.
+      `probabilities` and the numbers of units `kept` by group, the numbers of blocks `depths` by chain, the
+      `cost` found and the `target`, as shares, and `reached`, whether they differ by at most the tolerance.
 
     Raises:
       ArgumentError: a target, a tolerance or widths out of range; a quantity or units that are not
         understood, or that the model does not have; temperatures that are not positive; a strength that is
-        negative or not finite; a target that the smallest widths of a whole network exceed.
+        negative or not finite; a target that the smallest widths of a whole network exceed; a pattern without
+        a block, a leaf of two blocks; a block that is not known to be its shortcut once its leaves are 0, as
+        read off the traced program. Such a block has no skip, or a shortcut with leaves; or its branch does
+        not end in leaves that multiply it, such as a kernel and its bias, or the scale and bias of a norm.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -221,18 +273,19 @@ def transformable(
     check_one_strength("tolerance", tolerance)
     if not is_traced(tolerance) and not np.asarray(tolerance) < 1:
         raise ArgumentError(f"tolerance: expected a number in [0, 1), got {shown(tolerance)}")
-    words = _check_words(units)
+    words, chains = _check_words(units), check_depth(depth)
+    shares = _check_widths(widths, 1 if chains else 2)
     return Training(
         "TAS",
         _init,
         _params,
         _network,
-        Settings(target, cost, words, _check_widths(widths), _check_tau(tau), strength, tolerance, where),
+        Settings(target, cost, words, shares, _check_tau(tau), strength, tolerance, where, chains),
         descent_of(descent, scores_optimizer),
         after_step=_after_step,
         wrap_optimizer=_wrap_optimizer,
         remedy="start from other weights",
-        remarks=_remarks,
+        remarks=partial(_remarks, chains),
         needs=needs_of(words, WITHIN_A_MASK),
     )
 
@@ -247,12 +300,12 @@ def _check_words(units: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return words
 
 
-def _check_widths(widths: tuple[float, ...]) -> tuple[float, ...]:
+def _check_widths(widths: tuple[float, ...], least: int) -> tuple[float, ...]:
     is_right = isinstance(widths, (tuple, list)) and all(
         isinstance(width, (int, float)) and not isinstance(width, bool) and 0 < width <= 1 for width in widths
     )
     found = tuple(sorted({float(width) for width in widths})) if is_right else ()
-    if len(found) < 2 or found[-1] != 1:
+    if len(found) < least or found[-1] != 1:
         raise ArgumentError(
             "widths: expected two or more shares in (0, 1], such as (0.25, 0.5, 1.0), the largest of them "
             f"1, got {shown(widths)}"
@@ -275,6 +328,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     groups, asked = groups_and_units(settings.units, problem, params, model, selected)
     # Units go as a whole, with their parts in kernels that `where` leaves out: their cost goes with them.
     units = of_params(groups.units_of(asked.groups()), params)
+    chains, branches = chains_of(settings.depth, groups, params, units.groups())
     before = mask_before(network)
     magnitudes = map_selected(lambda leaf: jnp.abs(leaf).astype(jnp.float32), selected)
     scores, left = units.score_within(magnitudes, before)
@@ -293,14 +347,17 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
         _read(units, summed_over(problem, params, model)),
         {name: jnp.argsort(jnp.argsort(-score)).astype(jnp.int32) for name, score in scores.items()},
         counts,
-        _shares(settings.cost, groups, units, params),
+        _shares(settings.cost, groups, units, params, chains, branches),
+        chains,
     )
     if left is None:
-        _check_target(settings, fixed.shares, sizes)
-    keys = jax.random.split(logits_key, len(counts))
+        _check_target(settings, fixed.shares, sizes, chains.counts())
+    choices = {name: len(of) for name, of in candidates.items()}
+    choices |= {name: count + 1 for name, count in chains.counts().items()}
+    keys = jax.random.split(logits_key, len(choices))
     logits = {
-        name: SPREAD * jax.random.normal(one, of.shape, jnp.float32)
-        for one, (name, of) in zip(keys, counts.items(), strict=True)
+        name: SPREAD * jax.random.normal(one, (count,), jnp.float32)
+        for one, (name, count) in zip(keys, choices.items(), strict=True)
     }
     state = TrainState({"scores": logits, "weights": params}, fixed, model)
     return state._replace(memory=_chosen(settings, state))
@@ -338,26 +395,77 @@ def _read(units: GroupUnits, summed: Mapping[str, set[int]]) -> GroupUnits:
     return dataclasses.replace(units, leaves=leaves)
 
 
-def _shares(cost: Quantity, groups: Groups, units: GroupUnits, params: PyTree) -> Shares:
-    """Return a cost in the shares of units that the searched groups keep."""
+def _shares(
+    cost: Quantity,
+    groups: Groups,
+    units: GroupUnits,
+    params: PyTree,
+    chains: Chains,
+    branches: Mapping[tuple[str, int], Branch],
+) -> Shares:
+    """Return a cost in the shares of units that the searched groups keep, and in the blocks kept."""
     searched = units.groups()
     names, sizes = [*searched], [*searched.values()]
+    numbers = {name: number for number, name in enumerate([*names, *chains.counts()])}
+    values: dict[Monomial, float] = {}
     if cost == "units":
-        terms: Terms = {(number,): 1.0 for number in range(len(names))}
+        for name, inside in _around(units, chains).items():
+            values[((numbers[name], 1), *_of_blocks([inside], numbers))] = float(searched[name])
     else:
         products = find_products(groups._program, dict.fromkeys(groups._leaves))
-        whole = cost_polynomials(groups, products, 1, set(named_leaves(params)))[cost]
-        terms = whole.with_fixed(names, {name: group.size for name, group in groups.groups.items()}).terms
-    if not any(terms):
+        fixed = {name: group.size for name, group in groups.groups.items()}
+        for inside, (paths, found) in _parts(products, params, chains, branches).items():
+            part = dataclasses.replace(products, found=found)
+            polynomial = cost_polynomials(groups, part, 1, paths)[cost].with_fixed(names, fixed)
+            blocks = _of_blocks(inside, numbers)
+            for of, value in polynomial.terms.items():
+                monomial = (*Counter(of).items(), *blocks)
+                times = math.prod(sizes[number] for number in of)
+                values[monomial] = values.get(monomial, 0.0) + value * times
+    if not any(values):
         raise ArgumentError(f"cost: the {cost} do not depend on the searched units; give another cost")
-    values = [value * math.prod(sizes[number] for number in of) for of, value in terms.items()]
-    total = sum(values)
-    powers = tuple(tuple(Counter(of).items()) for of in terms)
-    return Shares(tuple(value / total for value in values), powers)
+    total = sum(values.values())
+    return Shares(tuple(value / total for value in values.values()), tuple(values))
 
 
-def _check_target(settings: Settings, shares: Shares, sizes: Mapping[str, int]) -> None:
-    """Raise if even the smallest widths cost more than the target."""
+def _parts(
+    products: Products, params: PyTree, chains: Chains, branches: Mapping[tuple[str, int], Branch]
+) -> dict[tuple[tuple[str, int], ...], tuple[set[str], list[Product]]]:
+    """Sort leaves and products by the blocks that they go with."""
+    parts: dict[tuple[tuple[str, int], ...], tuple[set[str], list[Product]]] = {}
+    for path in named_leaves(params):
+        inside = chains.around([path])
+        parts.setdefault(() if inside is None else (inside,), (set(), []))[0].add(path)
+    for product in products.found:
+        going = tuple(block for block, branch in branches.items() if id(product.step) in branch.products)
+        parts.setdefault(going, (set(), []))[1].append(product)
+    return parts
+
+
+def _of_blocks(
+    blocks: Iterable[tuple[str, int] | None], numbers: Mapping[str, int]
+) -> tuple[tuple[int, int], ...]:
+    """Return the factors of a cost that goes with any of some blocks: the last one of each chain."""
+    last: dict[int, int] = {}
+    for name, number in filter(None, blocks):
+        last[numbers[name]] = max(number, last.get(numbers[name], 0))
+    return tuple(last.items())
+
+
+def _around(units: GroupUnits, chains: Chains) -> dict[str, tuple[str, int] | None]:
+    """Return, for each group, the chain and the first of its blocks in which all its units are, or `None`."""
+    paths: dict[str, set[str]] = {name: set() for name in units.groups()}
+    for path, axes in units.leaves:
+        for axis in axes:
+            for name, _ in axis.groups():
+                paths[name].add(path)
+    return {name: chains.around(of) for name, of in paths.items()}
+
+
+def _check_target(
+    settings: Settings, shares: Shares, sizes: Mapping[str, int], chains: Mapping[str, int]
+) -> None:
+    """Raise if even the smallest widths and depths cost more than the target."""
     if is_traced((settings.target, settings.tolerance)):
         return
     with jax.ensure_compile_time_eval():
@@ -365,7 +473,9 @@ def _check_target(settings: Settings, shares: Shares, sizes: Mapping[str, int]) 
             name: jnp.asarray([_candidates(size, settings.widths)[0] / size], jnp.float32)
             for name, size in sizes.items()
         }
-        lowest = float(shares.expected(least, {name: jnp.ones(1, jnp.float32) for name in sizes}))
+        only = {name: jnp.ones(1, jnp.float32) for name in sizes}
+        none = {name: jnp.zeros(count + 1, jnp.float32).at[0].set(1) for name, count in chains.items()}
+        lowest = float(shares.expected(least, only | none, chains))
     most = float(np.asarray(settings.target)) * (1 + float(np.asarray(settings.tolerance)))
     if lowest > most * (1 + _ROUNDED):
         raise ArgumentError(
@@ -383,12 +493,14 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
     tau = first + (last - first) * done
     logits = state.trainable["scores"]
     keys = jax.random.split(key, len(logits))
-    soft = {
-        name: _kept(fixed, name, _two_drawn(keys[number], of, tau))
-        for number, (name, of) in enumerate(logits.items())
-    }
+    drawn = {name: _two_drawn(keys[number], of, tau) for number, (name, of) in enumerate(logits.items())}
     weights = state.trainable["weights"]
-    return apply_mask(within(fixed.read.spread(soft, weights), fixed.mask), weights)
+    soft = {name: _kept(fixed, name, drawn[name]) for name in fixed.counts}
+    mask = fixed.read.spread(soft, weights)
+    # Each branch is multiplied where it ends: there, too, masks of its leaves would multiply each other.
+    depths = {name: drawn[name] @ _tails(count) for name, count in fixed.chains.counts().items()}
+    mask = within(mask, fixed.chains.spread(depths, weights, "scales"))
+    return apply_mask(within(mask, fixed.mask), weights)
 
 
 def _two_drawn(key: Array, logits: Array, tau: Array) -> Array:
@@ -397,7 +509,8 @@ def _two_drawn(key: Array, logits: Array, tau: Array) -> Array:
     noisy = (jax.nn.log_softmax(logits) + jax.random.gumbel(noise_key, logits.shape, logits.dtype)) / tau
     # The two largest of log q plus other Gumbel variables are a draw by q without replacement.
     order = jnp.log(jax.nn.softmax(jax.lax.stop_gradient(noisy)) + LEAST)
-    _, two = jax.lax.top_k(order + jax.random.gumbel(draw_key, logits.shape, logits.dtype), 2)
+    order += jax.random.gumbel(draw_key, logits.shape, logits.dtype)
+    _, two = jax.lax.top_k(order, min(2, logits.shape[0]))
     return jnp.zeros_like(logits).at[two].set(jax.nn.softmax(noisy[two]))
 
 
@@ -419,6 +532,8 @@ def _wrap_optimizer(
         trainable = {**state.trainable, "scores": logits}
         at = state._replace(trainable=trainable, sample=jnp.asarray(1, jnp.int32))
         batch_key, loss_key = jax.random.split(jax.random.fold_in(key, state.step))
+        if problem.descent.sampling == "epochs":
+            batch_key = key  # One for all steps: a step takes its part of an epoch.
         batch = _held_out(problem, batch_key, state.step)
         value, _ = unkeyed(problem.loss)(_params(settings, at), state.model, batch, loss_key)
         return value.astype(jnp.float32) + _pull(settings, state.fixed, logits)
@@ -439,7 +554,10 @@ def _held_out(problem: Problem, key: Array, step: int | Array) -> PyTree:
     if rows is None:
         return problem.batch(key, step)
     if size is not None and size < rows.shape[0]:
-        rows = rows[jax.random.randint(key, (size,), 0, rows.shape[0])]
+        if problem.descent.sampling == "epochs":
+            rows = rows[epoch_rows(key, step, size, rows.shape[0])]
+        else:
+            rows = rows[jax.random.randint(key, (size,), 0, rows.shape[0])]
     return problem.gather(problem.data, problem.per_run, rows)
 
 
@@ -460,9 +578,10 @@ def _side(settings: Settings, cost: Array) -> Array:
 
 def _cost(fixed: Fixed, probabilities: Mapping[str, Array]) -> Array:
     """Return the expected cost, as a share of the dense model's."""
+    # In the order in which the shares number them: that of the state is another one inside `jit`.
     sizes = fixed.units.groups()
-    widths = {name: of.astype(jnp.float32) / sizes[name] for name, of in fixed.counts.items()}
-    return fixed.shares.expected(widths, probabilities)
+    widths = {name: fixed.counts[name].astype(jnp.float32) / size for name, size in sizes.items()}
+    return fixed.shares.expected(widths, probabilities, fixed.chains.counts())
 
 
 def _most_probable(logits: Array) -> Array:
@@ -470,10 +589,10 @@ def _most_probable(logits: Array) -> Array:
 
 
 class Chosen(NamedTuple):
-    """Most probable widths.
+    """Most probable widths and depths.
 
     Attributes:
-      places: by group, the place of the candidate.
+      places: by group and chain, the place of the candidate.
       cost: their cost, as a share of the dense model's.
       reached: whether it is the target's, to the tolerance.
     """
@@ -498,12 +617,20 @@ def _after_step(settings: Settings, state: TrainState) -> Chosen:
 
 def _network(settings: Settings, state: TrainState) -> Network:
     fixed, weights, chosen = state.fixed, state.trainable["weights"], state.memory
-    kept = {name: fixed.counts[name][place] for name, place in chosen.places.items()}
+    kept = {name: of[chosen.places[name]] for name, of in fixed.counts.items()}
     whole = {name: fixed.ranks[name] < count for name, count in kept.items()}
-    mask = within(fixed.units.spread(whole, weights), fixed.mask)
+    depths = {name: chosen.places[name].astype(jnp.int32) for name in fixed.chains.counts()}
+    blocks = {name: jnp.arange(count) < depths[name] for name, count in fixed.chains.counts().items()}
+    mask = within(fixed.units.spread(whole, weights), fixed.chains.spread(blocks, weights, "paths"))
+    mask = within(mask, fixed.mask)
+    for name, inside in _around(fixed.units, fixed.chains).items():
+        if inside is not None:
+            chain, number = inside
+            kept[name] = jnp.where(depths[chain] >= number, kept[name], 0)
     info = {
         "probabilities": jax.tree.map(jax.nn.softmax, state.trainable["scores"]),
         "kept": kept,
+        **({"depths": depths} if depths else {}),
         "cost": chosen.cost,
         "target": jnp.asarray(settings.target, jnp.float32),
         "reached": chosen.reached,
@@ -511,7 +638,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
     return Network(apply_mask(mask, weights), mask, state.model, info=TrainingInfo(info))
 
 
-def _remarks(network: Network) -> Iterable[str]:
+def _remarks(depth: Patterns, network: Network) -> Iterable[str]:
     """Return lines about runs whose cost is not the target's, and about layers without a connection."""
     missed = ~np.asarray(network.info["reached"])
     if missed.any():
@@ -521,4 +648,10 @@ def _remarks(network: Network) -> Iterable[str]:
             f"{costs.max():.3g} of the dense model, and were to cost {targets.min():.3g} to "
             f"{targets.max():.3g}; take more steps, a higher rate for the logits, or more widths"
         )
+    if network.mask is not None and depth:
+        # A block that was removed is no surprise.
+        mask = named_leaves(network.mask)
+        blocks = {path for of in depth for paths in leaves_of(of, mask).values() for path in paths}
+        left = {path: leaf for path, leaf in mask.items() if path not in blocks}
+        network = network.replace(mask=placed(left, network.mask))
     yield from layers_emptied(network)
