@@ -246,9 +246,9 @@ def transformable(
       A search; after another stage, one from its weights and within its mask. The mask keeps whole units, so
       `jaxarch.shrink` makes the arrays smaller. In the paper, the logits descend on half of the training
       rows: give these as the problem's `validation` rows. Their batches are sampled like those of training;
-      without a batch size, as of a stream, each step takes all of them. Without validation rows, the logits descend on
-      training rows, and in a `paired` problem or a stream on the batch of the weights. `info` has the
-      `probabilities` and the numbers of units `kept` by group, the numbers of blocks `depths` by chain, the
+      without a batch size, as of a stream, each step takes all of them. Without validation rows, the logits
+      descend on training rows, and in a `paired` problem or a stream on the batch of the weights. `info` has
+      the `probabilities`, the numbers of units `kept` by group, the numbers of blocks `depths` by chain, the
       `cost` found and the `target`, as shares, and `reached`, whether they differ by at most the tolerance.
 
     Raises:
