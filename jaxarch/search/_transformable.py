@@ -414,10 +414,10 @@ def _shares(
     else:
         products = find_products(groups._program, dict.fromkeys(groups._leaves))
         fixed = {name: group.size for name, group in groups.groups.items()}
-        for inside, (paths, found) in _parts(products, params, chains, branches).items():
+        for going, (paths, found) in _parts(products, params, chains, branches).items():
             part = dataclasses.replace(products, found=found)
             polynomial = cost_polynomials(groups, part, 1, paths)[cost].with_fixed(names, fixed)
-            blocks = _of_blocks(inside, numbers)
+            blocks = _of_blocks(going, numbers)
             for of, value in polynomial.terms.items():
                 monomial = (*Counter(of).items(), *blocks)
                 times = math.prod(sizes[number] for number in of)

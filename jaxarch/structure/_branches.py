@@ -141,16 +141,17 @@ def _stream(step: Step, taken: list[_Value]) -> _Value | None:
 def _scales(step: Step, taken: list[_Value]) -> Leaves | None:
     """Return the leaves that multiply a step's outputs if they are multiplied themselves."""
     name = step.eqn.primitive.name
-    if not all(jnp.issubdtype(atom.aval.dtype, jnp.floating) for atom in step.eqn.outvars):
+    dtypes = [getattr(atom.aval, "dtype", None) for atom in step.eqn.outvars]
+    if not all(dtype is not None and jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
         return None  # Rounded to integers, an array is no longer proportional to them.
     if name in _SCALED:
         return _of_all(taken[1:] if name == "select_n" else taken, taken)
     if name in _FACTORS:
         one, other = taken
         # A kernel comes before what it multiplies: it is nearer to the end of the branch.
-        pairs = ((one, other), (other, one)) if other.fed else ((other, one), (one, other))
+        pairs = [(one, other), (other, one)] if other.fed else [(other, one), (one, other)]
     elif name == "div":
-        pairs = ((taken[0], taken[1]),)
+        pairs = [(taken[0], taken[1])]
     else:
         return None
     # Leaves in both factors would multiply the product twice.
