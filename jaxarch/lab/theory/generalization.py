@@ -1,4 +1,4 @@
-"""Tightness of certified errors on new examples, for masks over random signs and weight-free masks."""
+"""Tightness of certified errors on new examples, for masks over signs and weight-free masks."""
 
 from __future__ import annotations
 
@@ -51,15 +51,25 @@ from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.settings import check_share
 from jaxarch.lab.pruning.tasks import pooled
 from jaxarch.lab.theory.oriented import oriented
-from jaxarch.lab.theory.sign_networks import Scaled, SignNetwork, convolutional, multilayer
+from jaxarch.lab.theory.scattering import scattered
+from jaxarch.lab.theory.sign_networks import (
+    Readout,
+    Scaled,
+    SignNetwork,
+    convolutional,
+    multilayer,
+    readout,
+)
 from jaxarch.masks import check_temperatures
 from jaxarch.theory.generalization import relaxed_length
 
-PIXELS, ORIENTED = "pixels", "oriented"
-FEATURES: dict[str, str] = {"mnist": ORIENTED, "cifar10": ORIENTED}
+PIXELS, ORIENTED, SCATTERED = "pixels", "oriented", "scattered"
+FEATURES: dict[str, str] = {"mnist": ORIENTED, "cifar10": SCATTERED}
+READOUT = "readout"
 SUITS_FEATURES: dict[str, dict[str, Any]] = {
     PIXELS: {"pool": 1, "start": 0.2, "widths": (16,)},
     ORIENTED: {"pool": 4, "start": 0.03, "widths": (24,)},
+    SCATTERED: {"model": READOUT, "pool": 1, "start": 0.02, "hardest": 1e5, "batch_size": 500},
 }
 SUITS: dict[tuple[str, str], dict[str, Any]] = {
     ("mnist", PIXELS): {"pool": 2, "widths": (16, 32)},
@@ -98,12 +108,14 @@ class Settings(TrainingSettings):
 
     Attributes:
       dataset: pictures: a name of `jaxarch data`, or an npz file with x and y.
-      model: the parent, with random signs and without biases: convolutional, or an mlp.
-      widths: channels of each convolution, or hidden neurons of each layer.
+      model: the parent, without biases: convolutional or an mlp, with random signs; or a readout, which is
+        linear and has each connection with both signs.
+      widths: channels of each convolution, or hidden neurons of each layer; a readout has none.
       factors: factors of these widths, one parent each.
-      features: inputs of the parent: `pixels`, or `oriented` edges and bars, a fixed measurement.
+      features: inputs of the parent: `pixels`; or a fixed measurement, `oriented` edges and bars for a
+        convolutional parent or an mlp, or `scattered` energies and colours for a readout.
       pool: side of the windows in which pixels are averaged, or of which edges and bars are the largest; 1
-        leaves pixels as they are.
+        leaves pixels as they are, and is the only one for `scattered`.
       densities: shares of the connections that edge-popup and two-temperature keep; none leaves both out.
       strengths: factors of a mask's description length, in the loss of the search that shortens it.
       half_strength: this factor where half of the rows find a prior, whose own length costs nothing.
@@ -114,6 +126,7 @@ class Settings(TrainingSettings):
       softest: the soft inverse temperature of the search that shortens descriptions.
       hardest: the hard inverse temperature with which this search ends; it begins at 1. Where the last masks
         are not nearly 0 or 1, reading off undoes a part of what was learned.
+      batch_size: examples per gradient step.
       steps: gradient steps.
       rate: learning rate of Adam in two-temperature's searches; it falls to 0 by a cosine.
       rate_at_density: learning rate of Adam in edge-popup.
@@ -123,10 +136,10 @@ class Settings(TrainingSettings):
     """
 
     dataset: str = "digits"
-    model: Literal["auto", "convolutional", "mlp"] = "auto"
+    model: Literal["auto", "convolutional", "mlp", "readout"] = "auto"
     widths: tuple[int, ...] = ()
     factors: tuple[float, ...] = (1.0,)
-    features: Literal["auto", "pixels", "oriented"] = "auto"
+    features: Literal["auto", "pixels", "oriented", "scattered"] = "auto"
     pool: int = 0
     densities: tuple[float, ...] = (0.2, 0.05)
     strengths: tuple[float, ...] = (1.0, 3.0)
@@ -135,7 +148,8 @@ class Settings(TrainingSettings):
     hard: float = 50.0
     soft: float = 5.0
     softest: float = 0.1
-    hardest: float = 1000.0
+    hardest: float = 0.0
+    batch_size: int = 0
     steps: int = 3000
     rate: float = 0.1
     rate_at_density: float = 0.001
@@ -145,18 +159,20 @@ class Settings(TrainingSettings):
 
     def complete(self) -> Self:
         """Fill in the data set's defaults."""
-        features = FEATURES.get(self.dataset, PIXELS)
-        settings = self.suited({"model": "convolutional", "held_out": 0.25, "features": features})
+        # An mlp or a convolutional parent that the user asks for does not see scattered features.
+        parents = {READOUT: SCATTERED, "auto": FEATURES.get(self.dataset, PIXELS)}
+        features = parents.get(self.model, ORIENTED if self.dataset in FEATURES else PIXELS)
+        settings = self.suited({"held_out": 0.25, "features": features})
         if settings.model == "mlp":
             settings = settings.suited({"widths": NEURONS})
-        return settings.suited(
-            SUITS_FEATURES[settings.features] | SUITS.get((self.dataset, settings.features), {})
-        )
+        suits = SUITS_FEATURES[settings.features] | SUITS.get((self.dataset, settings.features), {})
+        return settings.suited({"model": "convolutional", "hardest": 1000.0, "batch_size": 100} | suits)
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
         check_room(self.seeds, self.steps)
+        self._check_readout()
         self.check_each(check_count, "widths", "pool", "steps", "choices")
         self.check_numbers(check_positive, "factors")
         if self.densities:
@@ -172,6 +188,18 @@ class Settings(TrainingSettings):
             )
         if self.hardest < 1:
             raise ArgumentError(f"hardest: expected at least 1, where it begins, got {self.hardest}")
+
+    def _check_readout(self) -> None:
+        if (self.model == READOUT) != (self.features == SCATTERED):
+            raise ArgumentError(
+                f"model: expected {READOUT} for features={SCATTERED} and for no other, got {self.model} for "
+                f"{self.features}"
+            )
+        if self.model == READOUT and (self.widths, self.factors, self.pool) != ((), (1.0,), 1):
+            raise ArgumentError(
+                f"widths, factors and pool: a {READOUT} has none; leave out {self.widths}, {self.factors}, "
+                f"{self.pool}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +240,7 @@ class Task(NamedTuple):
     """
 
     settings: Settings
-    networks: Mapping[float, SignNetwork]
+    networks: Mapping[float, SignNetwork | Readout]
     problems: Mapping[float, Problem]
     halves: tuple[np.ndarray, np.ndarray]
     pictures: str
@@ -221,18 +249,22 @@ class Task(NamedTuple):
 def prepare(settings: Settings) -> Task:
     """Load the pictures and build the problems, from settings with defaults filled in."""
     images = load_images(settings.dataset)
-    x = _features(images, settings)
+    x, kinds = _features(images, settings)
     rows = np.asarray(jax.random.permutation(settings.seed_keys(stream=0)[0], len(images.y)))
     if images.train < len(images.y):
         train, test = rows[rows < images.train], rows[rows >= images.train]
     else:
         train, test = np.split(rows, [round((1 - settings.held_out) * len(rows))])
     outputs = len(np.unique(images.y))
-    make = convolutional if settings.model == "convolutional" else multilayer
     networks, problems = {}, {}
     for factor in settings.factors:
         widths = [max(round(factor * width), 1) for width in settings.widths]
-        network = make(x.shape[1:], widths, outputs)
+        network: SignNetwork | Readout
+        if settings.model == READOUT:
+            network = readout(kinds, outputs)
+        else:
+            make = convolutional if settings.model == "convolutional" else multilayer
+            network = make(x.shape[1:], widths, outputs)
         networks[factor] = network
         problems[factor] = models.supervised(
             (network.init, network.apply),
@@ -248,13 +280,15 @@ def prepare(settings: Settings) -> Task:
     return Task(settings, networks, problems, (first, second), digest(images.x, images.y))
 
 
-def _features(images: Images, settings: Settings) -> np.ndarray:
-    """Return the inputs of the parents."""
+def _features(images: Images, settings: Settings) -> tuple[np.ndarray, dict[str, int]]:
+    """Return the inputs of the parents; for scattered features also how many there are of each kind."""
+    if settings.features == SCATTERED:
+        return scattered(images.x)
     if settings.features == ORIENTED:
-        return oriented(images.x, settings.pool)
+        return oriented(images.x, settings.pool), {}
     pixels = pooled(images, settings.pool).x
     # Any scale of the pixels will do: without biases, it does not change a network's classes.
-    return pixels.astype(np.float32) / pixels.max()
+    return pixels.astype(np.float32) / pixels.max(), {}
 
 
 def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, Any]]:
@@ -307,8 +341,9 @@ def plan(settings: Settings) -> list[str]:
     chosen = list(searches(settings, 1))
     problem = next(iter(task.problems.values()))
     lines = [
-        f"{settings.model} of {', '.join(map(str, settings.widths))} x {factor:g}: "
-        f"{sum(math.prod(shape) for _, shape in network.shapes):,} connections of random signs"
+        f"{settings.model}{_of_widths(settings, factor)}: "
+        f"{sum(math.prod(shape) for _, shape in network.shapes):,} connections of "
+        f"{'both' if settings.model == READOUT else 'random'} signs"
         for factor, network in task.networks.items()
     ]
     halves = len(settings.strengths)
@@ -319,6 +354,10 @@ def plan(settings: Settings) -> list[str]:
         f"searches: {len(chosen)} for each parent, and {halves} on half of the rows; {settings.seeds} seeds, "
         f"{settings.steps:,} steps of batch {settings.batch_size}",
     ]
+
+
+def _of_widths(settings: Settings, factor: float) -> str:
+    return f" of {', '.join(map(str, settings.widths))} x {factor:g}" if settings.widths else ""
 
 
 def run(settings: Settings, context: Context) -> Outcome:
@@ -413,7 +452,7 @@ def conclusion(results: Results) -> Iterable[str]:
         yield f"{where}: no run has a certificate."
         return
     signs, ones = (list(_groups(whole[whole["strategy"].isin([WEIGHT_FREE]) == of])) for of in (False, True))
-    kinds = {"masks over random signs": signs, "networks whose weights are all 1": ones}
+    kinds = {"masks over signs": signs, "networks whose weights are all 1": ones}
     said = [(words, *_lowest(groups)) for words, groups in kinds.items() if groups]
     listed = "; ".join(
         f"{tables.inline(runs['training_bound'], '.3f')} for {words} ({name}; measured on held-out rows: "

@@ -1,4 +1,4 @@
-"""Networks with random signs as weights: a mask chooses among them, and nothing else is chosen."""
+"""Networks with signs as weights: a mask chooses among them, and nothing else is chosen."""
 
 from __future__ import annotations
 
@@ -46,6 +46,34 @@ class SignNetwork(NamedTuple):
             else:
                 x = jax.nn.relu(x.reshape(len(x), -1) @ kernel)
         return x.reshape(len(x), -1) @ last
+
+
+class Readout(NamedTuple):
+    """A linear classifier of features; each connection exists twice, with the weights c and -c.
+
+    With n connections an output, `c = sqrt(2/n)`. A mask chooses the sign of a connection, or leaves it out.
+
+    Attributes:
+      shapes: path and shape of each kernel, in the order of the features; kernels have three axes, of which
+        the first one is the sign.
+    """
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def init(self, key: Array) -> dict[str, Array]:
+        """Return the weights; nothing is drawn."""
+        size = math.sqrt(2 / sum(2 * inputs for _, (_, inputs, _) in self.shapes))
+        signs = jnp.array([size, -size], jnp.float32).reshape(2, 1, 1)
+        return {path: jnp.broadcast_to(signs, shape) for path, shape in self.shapes}
+
+    def apply(self, params: Mapping[str, Array], x: Array) -> Array:
+        """Map features of shape (batch, features) to outputs of shape (batch, classes)."""
+        return x @ jnp.concatenate([params[path].sum(axis=0) for path, _ in self.shapes])
+
+
+def readout(kinds: Mapping[str, int], outputs: int) -> Readout:
+    """Build a linear classifier, with a kernel for the features of each kind: descriptions go by kind."""
+    return Readout(tuple((kind, (2, inputs, outputs)) for kind, inputs in kinds.items()))
 
 
 def convolutional(picture: Sequence[int], channels: Sequence[int], outputs: int) -> SignNetwork:

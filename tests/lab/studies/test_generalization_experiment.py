@@ -17,7 +17,15 @@ from jaxarch.lab.results import read_table
 from jaxarch.lab.theory import generalization
 from jaxarch.lab.theory.generalization import HALF, SHORT, Settings, prepare, searches
 from jaxarch.lab.theory.oriented import oriented
-from jaxarch.lab.theory.sign_networks import Scaled, _convolved, _windows, convolutional, multilayer
+from jaxarch.lab.theory.scattering import FINE, LIMIT, _energy, scattered
+from jaxarch.lab.theory.sign_networks import (
+    Scaled,
+    _convolved,
+    _windows,
+    convolutional,
+    multilayer,
+    readout,
+)
 
 FEW = Settings(seeds=2, steps=200, densities=(0.2,), strengths=(1.0,), widths=(4,))
 BOTH = pytest.mark.parametrize(
@@ -129,6 +137,107 @@ def test_features_of_a_picture_depend_on_no_other_picture():
 def test_pictures_smaller_than_a_window_are_refused():
     with pytest.raises(jaxarch.ArgumentError, match="pool"):
         prepare(dataclasses.replace(FEW, features="oriented", pool=9).complete())
+
+
+@pytest.fixture(scope="module")
+def colourful():
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 16, 19, 3)).astype(np.uint8)
+    return pictures, *scattered(pictures)
+
+
+@pytest.mark.long
+def test_scattered_features_are_counted_by_kind_and_limited(colourful):
+    _, features, kinds = colourful
+    assert features.shape == (3, sum(kinds.values()))
+    assert features.dtype == np.float32
+    assert np.abs(features).max() <= LIMIT
+
+
+@pytest.mark.long
+def test_scattered_features_of_a_picture_depend_on_no_other_picture(colourful):
+    pictures, features, _ = colourful
+    np.testing.assert_allclose(scattered(pictures[1:2])[0], features[1:2], atol=1e-3)
+
+
+@pytest.mark.long
+def test_columns_beyond_the_last_whole_window_have_no_scattered_features(colourful):
+    pictures, features, _ = colourful
+    np.testing.assert_allclose(scattered(pictures[:, :, :16])[0], features, atol=1e-3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("direction", range(4))
+def test_the_strongest_energy_is_in_the_direction_of_the_waves(direction):
+    y, x = np.mgrid[-8:8, -8:8]
+    angle = np.pi * direction / 4
+    waves = np.sin(2 * (np.cos(angle) * x + np.sin(angle) * y))
+    energy = _energy(jnp.asarray(waves, jnp.float32)[None, ..., None], FINE, 4, 1)
+    assert energy.shape == (1, 16, 16, 4)
+    assert (energy[0, 4:-4, 4:-4].argmax(axis=-1) == direction).all()
+
+
+@pytest.mark.long
+def test_grey_pictures_have_no_features_of_colours(colourful):
+    pictures, _, kinds = colourful
+    _, grey = scattered(pictures[..., :1])
+    assert {kind for kind in kinds if "colours" in kind} == set(kinds) - set(grey)
+
+
+def test_pictures_too_small_to_scatter_are_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="features"):
+        scattered(np.zeros((1, 12, 16, 1), np.uint8))
+
+
+def test_a_mask_of_a_readout_chooses_signs():
+    network = readout({"first": 1, "second": 2}, 2)
+    params = network.init(jax.random.key(0))
+    size = np.sqrt(2 / 6)
+    masked = jax.tree.map(jnp.zeros_like, params)
+    masked["first"] = masked["first"].at[0, 0, 0].set(params["first"][0, 0, 0])
+    masked["second"] = masked["second"].at[1, 1, 1].set(params["second"][1, 1, 1])
+    found = network.apply(masked, jnp.array([[3.0, 5.0, 7.0]]))
+    np.testing.assert_allclose(found, [[3 * size, -7 * size]], rtol=1e-6)
+
+
+@pytest.mark.long
+def test_the_plan_of_a_readout_counts_the_connections_of_both_signs(tmp_path):
+    y = np.arange(40) % 2
+    np.savez(tmp_path / "made.npz", x=np.zeros((40, 16, 16, 1), np.uint8), y=y)
+    few = dataclasses.replace(FEW, dataset=str(tmp_path / "made.npz"), model="readout", widths=())
+    lines = generalization.plan(few.complete())
+    assert f"readout: {2 * 1160 * 2:,} connections of both signs" in lines
+
+
+@pytest.mark.parametrize(
+    ("asked", "features", "model"),
+    [
+        ({}, "scattered", "readout"),
+        ({"model": "mlp"}, "oriented", "mlp"),
+        ({"features": "oriented"}, "oriented", "convolutional"),
+        ({"dataset": "mnist"}, "oriented", "convolutional"),
+        ({"dataset": "mnist", "model": "readout"}, "scattered", "readout"),
+        ({"dataset": "digits"}, "pixels", "convolutional"),
+    ],
+)
+def test_features_and_parents_fit(asked, features, model):
+    made = Settings(**{"dataset": "cifar10"} | asked).complete()
+    made.check()
+    assert (made.features, made.model) == (features, model)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"features": "oriented", "model": "readout"}, "model"),
+        ({"features": "scattered", "model": "mlp"}, "model"),
+        ({"widths": (4,)}, "widths"),
+        ({"factors": (1.0, 2.0)}, "widths"),
+        ({"pool": 2}, "widths"),
+    ],
+)
+def test_settings_that_a_readout_does_not_have_are_refused(asked, said):
+    with pytest.raises(jaxarch.ArgumentError, match=said):
+        Settings(**{"dataset": "cifar10"} | asked).complete().check()
 
 
 @pytest.mark.long
