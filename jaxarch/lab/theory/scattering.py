@@ -200,7 +200,7 @@ def _leaves(shape: tuple[int, ...]) -> np.ndarray:
     def drawn(low: float, high: float, size: int = 1) -> np.ndarray:
         return random.uniform(low, high, (REFERENCE, 1, size)).astype(np.float32)
 
-    made = np.zeros((REFERENCE, *shape), np.float32)
+    made: np.ndarray = np.zeros((REFERENCE, *shape), np.float32)
     for _ in range(LEAVES):
         # Areas are as frequent at each scale, as in photographs: many small ellipses, and a few large ones.
         radius = np.minimum(1.5 / np.sqrt(drawn(0.002, 1)), 30)
@@ -214,4 +214,4 @@ def _leaves(shape: tuple[int, ...]) -> np.ndarray:
     made += random.normal(0, 0.02, made.shape).astype(np.float32)
     for axis in (1, 2):
         made = (np.roll(made, 1, axis) + 2 * made + np.roll(made, -1, axis)) / 4
-    return np.uint8(255 * np.clip(made, 0, 1))
+    return (255 * np.clip(made, 0, 1)).astype(np.uint8)
