@@ -102,7 +102,7 @@ EXPERIMENTS = {
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),
     "theory.generalization": (
-        "certified against measured errors on new examples, of masks over random signs and of weight-free "
+        "certified against measured errors on new examples, of masks over signs and of weight-free "
         "networks"
     ),
     "theory.compression": (

@@ -497,8 +497,8 @@ def report(results: Results) -> list[RenderableType]:
 def _explained(table: pd.DataFrame) -> list[str]:
     """Explain the searches and the columns of the table."""
     meaning = {
-        "edge-popup": "V. Ramanujan et al., 2020, keeps this density of connections of random signs",
-        "two-temperature": "Algorithm 1 of [D], over random signs, keeps this density",
+        "edge-popup": "V. Ramanujan et al., 2020, keeps this density of connections",
+        "two-temperature": "Algorithm 1 of [D], over signs, keeps this density",
         WEIGHT_FREE: "Algorithm 1 of [D] keeps this density, and all weights are 1",
         SHORT: "two-temperature, with this factor of the mask's description length in its loss",
         HALF: "the same, with a prior around the mask found on half of the rows; certified by the other half",
