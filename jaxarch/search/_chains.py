@@ -76,7 +76,7 @@ def check_depth(depth: Depth | None) -> Patterns:
     """Return the patterns of each chain.
 
     Raises:
-      ArgumentError: anything but patterns; two chains of the same ones.
+      ArgumentError: anything but patterns.
     """
     given = () if depth is None else (depth,) if isinstance(depth, str) else depth
     chains = [(of,) if isinstance(of, str) else of for of in given] if isinstance(given, Sequence) else [None]
@@ -128,8 +128,8 @@ def chains_of(
       The chains, and the branch of each block, by chain and number from 1.
 
     Raises:
-      ArgumentError: a pattern without a block; a leaf of two blocks; a block that, without its leaves, is not
-        known to be its shortcut.
+      ArgumentError: a pattern without a block; a leaf of two blocks, by its path or in the program; a block
+        that, without its leaves, is not known to be its shortcut.
     """
     leaves = {
         path: leaf for path, leaf in named_leaves(params).items() if jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -137,6 +137,7 @@ def chains_of(
     _check_apart(depth, leaves)
     chains: dict[str, tuple[Block, ...]] = {}
     branches: dict[tuple[str, int], Branch] = {}
+    started: dict[int, str] = {}
     for patterns in depth:
         name, blocks = name_of(patterns), []
         if name in units:
@@ -149,6 +150,13 @@ def chains_of(
                     "blocks x + f(x) whose shortcut has no leaves, and whose f ends in leaves that multiply "
                     "it, such as a kernel and its bias, or the scale and bias of a norm"
                 )
+            taken = {started[step] for step in branch.steps & started.keys()}
+            if taken:
+                raise ArgumentError(
+                    f"depth: {start!r} and {min(taken)!r} are not apart: a leaf of one is used in the other, or "
+                    "one is within the other; give blocks that only the stream connects"
+                )
+            started |= dict.fromkeys(branch.steps, start)
             branches[name, number] = branch
             blocks.append(Block(tuple(paths), tuple(sorted(branch.scales))))
         chains[name] = tuple(blocks)

@@ -307,8 +307,8 @@ def _check_widths(widths: tuple[float, ...], least: int) -> tuple[float, ...]:
     found = tuple(sorted({float(width) for width in widths})) if is_right else ()
     if len(found) < least or found[-1] != 1:
         raise ArgumentError(
-            "widths: expected two or more shares in (0, 1], such as (0.25, 0.5, 1.0), the largest of them "
-            f"1, got {shown(widths)}"
+            f"widths: expected {('one', 'two')[least - 1]} or more shares in (0, 1], such as (0.25, 0.5, 1.0), "
+            f"the largest of them 1, got {shown(widths)}"
         )
     return found
 
@@ -410,14 +410,14 @@ def _shares(
     values: dict[Monomial, float] = {}
     if cost == "units":
         for name, inside in _around(units, chains).items():
-            values[((numbers[name], 1), *_of_blocks([inside], numbers))] = float(searched[name])
+            values[((numbers[name], 1), *_of_block(inside, numbers))] = float(searched[name])
     else:
         products = find_products(groups._program, dict.fromkeys(groups._leaves))
         fixed = {name: group.size for name, group in groups.groups.items()}
-        for going, (paths, found) in _parts(products, params, chains, branches).items():
+        for inside, (paths, found) in _parts(products, params, chains, branches).items():
             part = dataclasses.replace(products, found=found)
             polynomial = cost_polynomials(groups, part, 1, paths)[cost].with_fixed(names, fixed)
-            blocks = _of_blocks(going, numbers)
+            blocks = _of_block(inside, numbers)
             for of, value in polynomial.terms.items():
                 monomial = (*Counter(of).items(), *blocks)
                 times = math.prod(sizes[number] for number in of)
@@ -430,26 +430,21 @@ def _shares(
 
 def _parts(
     products: Products, params: PyTree, chains: Chains, branches: Mapping[tuple[str, int], Branch]
-) -> dict[tuple[tuple[str, int], ...], tuple[set[str], list[Product]]]:
-    """Sort leaves and products by the blocks that they go with."""
-    parts: dict[tuple[tuple[str, int], ...], tuple[set[str], list[Product]]] = {}
+) -> dict[tuple[str, int] | None, tuple[set[str], list[Product]]]:
+    """Sort leaves and products by the block that they go with, or `None`."""
+    parts: dict[tuple[str, int] | None, tuple[set[str], list[Product]]] = {}
     for path in named_leaves(params):
-        inside = chains.around([path])
-        parts.setdefault(() if inside is None else (inside,), (set(), []))[0].add(path)
+        parts.setdefault(chains.around([path]), (set(), []))[0].add(path)
     for product in products.found:
-        going = tuple(block for block, branch in branches.items() if id(product.step) in branch.products)
-        parts.setdefault(going, (set(), []))[1].append(product)
+        # No step is in two blocks.
+        inside = next((block for block, of in branches.items() if id(product.step) in of.steps), None)
+        parts.setdefault(inside, (set(), []))[1].append(product)
     return parts
 
 
-def _of_blocks(
-    blocks: Iterable[tuple[str, int] | None], numbers: Mapping[str, int]
-) -> tuple[tuple[int, int], ...]:
-    """Return the factors of a cost that goes with any of some blocks: the last one of each chain."""
-    last: dict[int, int] = {}
-    for name, number in filter(None, blocks):
-        last[numbers[name]] = max(number, last.get(numbers[name], 0))
-    return tuple(last.items())
+def _of_block(block: tuple[str, int] | None, numbers: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
+    """Return the factor of a cost that goes with a block."""
+    return () if block is None else ((numbers[block[0]], block[1]),)
 
 
 def _around(units: GroupUnits, chains: Chains) -> dict[str, tuple[str, int] | None]:

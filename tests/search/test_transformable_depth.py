@@ -312,6 +312,21 @@ class Saturating(Block):
         return x + jnp.tanh(self.down(self.up(x)))
 
 
+class Plain(nnx.Module):
+    def __init__(self, rngs):
+        self.up, self.down = (nnx.Linear(6, 6, use_bias=False, rngs=rngs) for _ in range(2))
+
+    def __call__(self, x):
+        return x + self.down(nnx.relu(self.up(x)))
+
+
+def tied(rngs):
+    """A network whose second and third block share a layer."""
+    made = Deep(rngs, Plain)
+    made.blocks[2].down = made.blocks[1].down
+    return made
+
+
 def refused(depth, block=Block):
     learned = problem() if block is Block else problem_of(lambda rngs: Deep(rngs, block))
     return lambda: started(search(depth=depth), learned)
@@ -335,9 +350,21 @@ WRONG = {
     "no skip": (refused("stem"), "depth: 'stem' is not known to be its shortcut"),
     "a part of a branch": (refused("blocks/1/up"), "'blocks/1/up' is not known to be its shortcut"),
     "a projection": (refused("blocks/1", Projected), "'blocks/1' is not known to be its shortcut"),
+    "a tied leaf": (
+        lambda: started(search(), problem_of(tied)),
+        "depth: 'blocks/2' and 'blocks/1' are not apart: a leaf of one is used in the other",
+    ),
+    "tied leaves of two chains": (
+        lambda: started(search(depth=("blocks/2", "blocks/1")), problem_of(tied)),
+        "depth: 'blocks/1' and 'blocks/2' are not apart",
+    ),
     "no leaves at the end": (refused("blocks/1", Saturating), "'blocks/1' is not known to be its shortcut"),
     "out of reach": (lambda: started(search(0.05)), "target: 0.05 of the multiply_adds is out of reach"),
     "one width without depth": (lambda: search(depth=None, widths=(1.0,)), "widths: expected two or more"),
+    "no width": (
+        lambda: search(widths=(0.5,)),
+        "widths: expected one or more shares .* the largest of them 1",
+    ),
 }
 
 

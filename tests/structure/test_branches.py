@@ -6,15 +6,20 @@ import pytest
 
 from jaxarch.structure import axis_groups
 from jaxarch.structure._branches import find_branch
+from jaxarch.structure._products import find_products
 
 X = jnp.ones((2, 4))
 SQUARE, ROW = jnp.ones((4, 4)), jnp.ones((1, 4))
 
 
-def branch(function, block=("in", "out", "bias", "scale"), inputs=(X,)):
-    """Return what a block with these leaves adds in a function of them."""
+def groups_of(function):
     tree = {"in": SQUARE, "out": SQUARE, "bias": ROW, "scale": ROW, "other": SQUARE}
-    groups = axis_groups(function, tree, *inputs)
+    return axis_groups(function, tree, X)
+
+
+def branch(function, block=("in", "out", "bias", "scale")):
+    """Return what a block with these leaves adds in a function of them."""
+    groups = groups_of(function)
     return find_branch(groups._program, [*groups._leaves], block)
 
 
@@ -34,11 +39,15 @@ SCALED = {
     "a difference": (lambda p, x: x - x @ p["in"], {"in"}),
     "a call": (lambda p, x: jax.jit(lambda x: x + x @ p["in"])(x), {"in"}),
     "a checkpoint": (lambda p, x: jax.checkpoint(lambda p, x: x + x @ p["in"])(p, x), {"in"}),
-    "two branches": (lambda p, x: (x + x @ p["in"]) + jnp.tanh(x + x @ p["in"]) @ p["out"], {"in", "out"}),
+    "two branches": (
+        lambda p, x: (lambda x: x + jnp.tanh(x) @ p["out"])(x + x @ p["in"]),
+        {"in", "out"},
+    ),
     "a choice between the branch and 0": (
         lambda p, x: x + jnp.where(x > 0, x @ p["in"], 0.0),
         {"in"},
     ),
+    "a quotient of what the inputs alone make": (lambda p, x: x + (x @ p["in"]) / (x * 1e-3), {"in"}),
     "attention whose scores a mask joins": (
         lambda p, x: x + jax.nn.softmax((x @ p["in"]) @ x.T + x @ x.T) @ (x @ p["out"]),
         {"out"},
@@ -83,6 +92,22 @@ NOT_SHORTCUTS = {
     "a leaf of the head": lambda p, x: (x + x @ p["in"]) @ p["in"],
     "a quotient": lambda p, x: x + x / (1 + x @ p["in"]),
     "rounded": lambda p, x: x + jnp.asarray(jnp.asarray(x @ p["in"], jnp.int32), jnp.float32),
+    "a quotient by a leaf": lambda p, x: x + (x @ p["in"]) / p["scale"],
+    "a temperature": lambda p, x: x + jax.nn.softmax(x @ x.T / p["scale"][0, 0]) @ (x @ p["in"]),
+    "an inverse": lambda p, x: x + (p["scale"] ** -1 * x) @ p["in"],
+    "an inverse root": lambda p, x: x + (jax.lax.rsqrt(jnp.square(p["scale"])) * x) @ p["in"],
+    "a logarithm": lambda p, x: x + (jnp.log(jnp.abs(p["scale"])) * x) @ p["in"],
+    "a kernel over its norm": lambda p, x: x + p["scale"] * (x @ (p["in"] / jnp.linalg.norm(p["in"]))),
+    "a deviation": lambda p, x: x + (x @ p["in"]) / (1 + (x @ p["in"]).std(-1, keepdims=True)) * p["scale"],
+    "a bias used twice": lambda p, x: x + p["bias"] * (x @ p["other"] + p["bias"]),
+    "a kernel of scores and values": lambda p, x: (
+        x + jax.nn.softmax(x @ p["in"] @ x.T + x @ x.T) @ (x @ p["in"])
+    ),
+    "a kernel in a branch of a branch": lambda p, x: x + (x + x @ p["in"]) @ p["in"],
+    "a branch, and it within another one": lambda p, x: (
+        (x + x @ p["in"]) + jnp.tanh(x @ p["other"] + x @ p["in"]) @ p["out"]
+    ),
+    "a stream of zeros": lambda p, x: 0 * x + x @ p["in"],
     "a difference the other way": lambda p, x: x @ p["in"] - x,
     "a branch in another one": lambda p, x: (x + x @ p["in"]) + (x @ p["in"]) @ p["out"],
     "a loop": lambda p, x: jax.lax.scan(lambda x, _: (x + x @ p["in"], None), x, None, 2)[0],
@@ -95,11 +120,14 @@ def test_a_block_that_is_not_known_to_be_its_shortcut_is_none(function):
     assert branch(function) is None
 
 
-def test_products_of_a_branch_are_those_that_read_what_the_block_computes():
+@pytest.mark.parametrize(("block", "count"), [(("in", "out"), 4), (("out",), 2)])
+def test_steps_of_a_branch_are_those_that_read_what_the_block_computes(block, count):
     def attention(p, x):
         x = x @ p["other"]
         weights = jax.nn.softmax((x @ p["in"]) @ x.T)
-        return (x + weights @ (x @ p["out"])) @ p["other"]
+        return (x + weights @ (x @ p["out"])) @ p["other"]  # The products with `other` are outside.
 
-    assert len(branch(attention).products) == 4  # not those of `other`
-    assert len(branch(attention, ["out"]).products) == 2
+    groups = groups_of(attention)
+    products = find_products(groups._program, dict.fromkeys(groups._leaves))
+    found = find_branch(groups._program, [*groups._leaves], block)
+    assert sum(id(product.step) in found.steps for product in products.found) == count
