@@ -40,9 +40,18 @@ class Chains:
 
     chains: tuple[tuple[str, tuple[Block, ...]], ...]
 
-    def counts(self) -> dict[str, int]:
-        """Return the name and number of blocks of every chain."""
-        return {name: len(blocks) for name, blocks in self.chains}
+    def depths(self, before: PyTree) -> dict[str, Array]:
+        """Return the candidate depths of every chain: 0, 1, ..., to its last block with a connection.
+
+        Args:
+          before: an earlier mask, or `None`. Depths beyond it are the largest within it.
+        """
+        masks, depths = named_leaves(before), {}
+        for name, blocks in self.chains:
+            left = [jnp.stack([jnp.any(masks.get(path, True)) for path in of.paths]).any() for of in blocks]
+            numbers = jnp.arange(len(blocks) + 1, dtype=jnp.int32)
+            depths[name] = jnp.minimum(numbers, jnp.where(jnp.stack(left), numbers[1:], 0).max())
+        return depths
 
     def spread(self, kept: Mapping[str, Array], like: PyTree, part: Literal["paths", "scales"]) -> PyTree:
         """Give the leaves of each block its number; `None` for all others, and for no chain.
@@ -153,8 +162,8 @@ def chains_of(
             taken = {started[step] for step in branch.steps & started.keys()}
             if taken:
                 raise ArgumentError(
-                    f"depth: {start!r} and {min(taken)!r} are not apart: a leaf of one is used in the other, or "
-                    "one is within the other; give blocks that only the stream connects"
+                    f"depth: {start!r} and {min(taken)!r} are not apart: a leaf of one is used in the other, "
+                    "or one is within the other; give blocks that only the stream connects"
                 )
             started |= dict.fromkeys(branch.steps, start)
             branches[name, number] = branch

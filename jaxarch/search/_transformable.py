@@ -102,22 +102,21 @@ class Shares:
         self,
         widths: Mapping[str, Array],
         probabilities: Mapping[str, Array],
-        chains: Mapping[str, int] | None = None,
+        depths: Mapping[str, Array] | None = None,
     ) -> Array:
         """Return the expected cost if groups draw their widths and chains their depths, independently.
 
         Args:
           widths: by group, the shares of its units that the candidates keep.
           probabilities: by group and chain, those of its candidates.
-          chains: the number of blocks of each chain, whose candidates are 0, 1, ..., all of them.
+          depths: by chain, the numbers of blocks that the candidates keep.
         """
         factors = [factor for monomial in self.powers for factor in monomial]
         highest = max((power for number, power in factors if number < len(widths)), default=1)
         powers = jnp.arange(1, highest + 1, dtype=jnp.float32)
         moments = [probabilities[name] @ shares[:, None] ** powers[None] for name, shares in widths.items()]
-        for name, count in (chains or {}).items():
-            # The k-th is the probability of at least k blocks.
-            moments.append(probabilities[name] @ _tails(count))
+        # The k-th is the probability of at least k blocks.
+        moments += [probabilities[name] @ _blocks(of) for name, of in (depths or {}).items()]
         # Place 0 holds a 1, for monomials with fewer factors than the longest.
         starts = np.cumsum([0, *(of.shape[0] for of in moments)])
         places = np.zeros((len(self.powers), max(map(len, self.powers), default=0)), int)
@@ -128,9 +127,9 @@ class Shares:
         return jnp.asarray(self.coefficients, jnp.float32) @ found.prod(axis=1)
 
 
-def _tails(count: int) -> Array:
-    """Return whether each of 0, 1, ..., `count` first blocks includes block 1, ..., `count`."""
-    return jnp.asarray(np.tri(count + 1, count, -1), jnp.float32)
+def _blocks(depths: Array) -> Array:
+    """Return 1. where a candidate depth includes a block: one row per candidate, from 0 to all blocks."""
+    return (depths[:, None] > jnp.arange(depths.shape[0] - 1)[None]).astype(jnp.float32)
 
 
 class Fixed(NamedTuple):
@@ -146,6 +145,7 @@ class Fixed(NamedTuple):
       counts: by group, the numbers of units of the candidates.
       shares: the cost.
       chains: the blocks that may be removed.
+      depths: by chain, the numbers of blocks of the candidates.
     """
 
     mask: PyTree
@@ -157,6 +157,7 @@ class Fixed(NamedTuple):
     counts: dict[str, Array]
     shares: Shares
     chains: Chains
+    depths: dict[str, Array]
 
 
 @method("X. Dong and Y. Yang, 2019")
@@ -233,6 +234,7 @@ def transformable(
         paths: `"encoder/[12]"` is the blocks `encoder/1` and `encoder/2`. Several patterns are several
         chains; a tuple of patterns is one. Blocks of one pattern are in the natural order of their paths.
         Leave out a block that must stay, such as the first of each stage. `where` does not matter to blocks.
+        Blocks after the last one with a connection in an earlier mask are in no depth.
       tau: the temperatures at the first and at the last step, positive.
       strength: lambda_cost of the paper, at least 0.
       tolerance: t, in [0, 1).
@@ -254,10 +256,11 @@ def transformable(
     Raises:
       ArgumentError: a target, a tolerance or widths out of range; a quantity or units that are not
         understood, or that the model does not have; temperatures that are not positive; a strength that is
-        negative or not finite; a target that the smallest widths of a whole network exceed; a pattern without
-        a block, a leaf of two blocks; a block that is not known to be its shortcut once its leaves are 0, as
-        read off the traced program. Such a block has no skip, or a shortcut with leaves; or its branch does
-        not end in leaves that multiply it, such as a kernel and its bias, or the scale and bias of a norm.
+        negative or not finite; a target that the smallest candidates of a whole network exceed; a pattern
+        without a block; a leaf of two blocks, by its path or because both use it; a block that is not known
+        to be its shortcut once its leaves are 0, as read off the traced program. Such a block has no skip, or
+        a shortcut with leaves; it divides by a leaf; or its branch does not end in leaves that multiply it,
+        such as a kernel and its bias, or the scale and bias of a norm.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -307,8 +310,8 @@ def _check_widths(widths: tuple[float, ...], least: int) -> tuple[float, ...]:
     found = tuple(sorted({float(width) for width in widths})) if is_right else ()
     if len(found) < least or found[-1] != 1:
         raise ArgumentError(
-            f"widths: expected {('one', 'two')[least - 1]} or more shares in (0, 1], such as (0.25, 0.5, 1.0), "
-            f"the largest of them 1, got {shown(widths)}"
+            f"widths: expected {('one', 'two')[least - 1]} or more shares in (0, 1], such as "
+            f"(0.25, 0.5, 1.0), the largest of them 1, got {shown(widths)}"
         )
     return found
 
@@ -349,11 +352,12 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
         counts,
         _shares(settings.cost, groups, units, params, chains, branches),
         chains,
+        chains.depths(before),
     )
     if left is None:
-        _check_target(settings, fixed.shares, sizes, chains.counts())
+        _check_target(settings, fixed.shares, sizes, chains)
     choices = {name: len(of) for name, of in candidates.items()}
-    choices |= {name: count + 1 for name, count in chains.counts().items()}
+    choices |= {name: of.size for name, of in fixed.depths.items()}
     keys = jax.random.split(logits_key, len(choices))
     logits = {
         name: SPREAD * jax.random.normal(one, (count,), jnp.float32)
@@ -406,7 +410,7 @@ def _shares(
     """Return a cost in the shares of units that the searched groups keep, and in the blocks kept."""
     searched = units.groups()
     names, sizes = [*searched], [*searched.values()]
-    numbers = {name: number for number, name in enumerate([*names, *chains.counts()])}
+    numbers = {name: number for number, name in enumerate([*names, *dict(chains.chains)])}
     values: dict[Monomial, float] = {}
     if cost == "units":
         for name, inside in _around(units, chains).items():
@@ -457,9 +461,7 @@ def _around(units: GroupUnits, chains: Chains) -> dict[str, tuple[str, int] | No
     return {name: chains.around(of) for name, of in paths.items()}
 
 
-def _check_target(
-    settings: Settings, shares: Shares, sizes: Mapping[str, int], chains: Mapping[str, int]
-) -> None:
+def _check_target(settings: Settings, shares: Shares, sizes: Mapping[str, int], chains: Chains) -> None:
     """Raise if even the smallest widths and depths cost more than the target."""
     if is_traced((settings.target, settings.tolerance)):
         return
@@ -469,13 +471,14 @@ def _check_target(
             for name, size in sizes.items()
         }
         only = {name: jnp.ones(1, jnp.float32) for name in sizes}
-        none = {name: jnp.zeros(count + 1, jnp.float32).at[0].set(1) for name, count in chains.items()}
-        lowest = float(shares.expected(least, only | none, chains))
+        depths = chains.depths(None)
+        none = {name: jnp.zeros(of.shape, jnp.float32).at[0].set(1) for name, of in depths.items()}
+        lowest = float(shares.expected(least, only | none, depths))
     most = float(np.asarray(settings.target)) * (1 + float(np.asarray(settings.tolerance)))
     if lowest > most * (1 + _ROUNDED):
         raise ArgumentError(
             f"target: {shown(settings.target)} of the {settings.cost} is out of reach, since the smallest "
-            f"widths cost {lowest:.3g}; give smaller widths, or more units"
+            f"candidates cost {lowest:.3g}; give smaller widths, more units, or blocks in `depth`"
         )
 
 
@@ -493,7 +496,7 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
     soft = {name: _kept(fixed, name, drawn[name]) for name in fixed.counts}
     mask = fixed.read.spread(soft, weights)
     # Each branch is multiplied where it ends: there, too, masks of its leaves would multiply each other.
-    depths = {name: drawn[name] @ _tails(count) for name, count in fixed.chains.counts().items()}
+    depths = {name: drawn[name] @ _blocks(of) for name, of in fixed.depths.items()}
     mask = within(mask, fixed.chains.spread(depths, weights, "scales"))
     return apply_mask(within(mask, fixed.mask), weights)
 
@@ -576,7 +579,8 @@ def _cost(fixed: Fixed, probabilities: Mapping[str, Array]) -> Array:
     # In the order in which the shares number them: that of the state is another one inside `jit`.
     sizes = fixed.units.groups()
     widths = {name: fixed.counts[name].astype(jnp.float32) / size for name, size in sizes.items()}
-    return fixed.shares.expected(widths, probabilities, fixed.chains.counts())
+    depths = {name: fixed.depths[name] for name in dict(fixed.chains.chains)}
+    return fixed.shares.expected(widths, probabilities, depths)
 
 
 def _most_probable(logits: Array) -> Array:
@@ -614,8 +618,8 @@ def _network(settings: Settings, state: TrainState) -> Network:
     fixed, weights, chosen = state.fixed, state.trainable["weights"], state.memory
     kept = {name: of[chosen.places[name]] for name, of in fixed.counts.items()}
     whole = {name: fixed.ranks[name] < count for name, count in kept.items()}
-    depths = {name: chosen.places[name].astype(jnp.int32) for name in fixed.chains.counts()}
-    blocks = {name: jnp.arange(count) < depths[name] for name, count in fixed.chains.counts().items()}
+    depths = {name: of[chosen.places[name]] for name, of in fixed.depths.items()}
+    blocks = {name: _blocks(of)[chosen.places[name]] > 0 for name, of in fixed.depths.items()}
     mask = within(fixed.units.spread(whole, weights), fixed.chains.spread(blocks, weights, "paths"))
     mask = within(mask, fixed.mask)
     for name, inside in _around(fixed.units, fixed.chains).items():

@@ -158,6 +158,19 @@ def test_a_removed_block_is_masked_whole_and_passes_what_it_gets(depth):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("first", "depth", "last"), [(2, 2, 2), (1, 2, 1), (1, 0, 0), (0, 2, 0)])
+def test_a_block_that_an_earlier_mask_removed_is_in_no_depth(first, depth, last):
+    training = search(cost="parameters")
+    earlier = network_of(training, with_depth(started(training), first))
+    weights = jax.tree.map(lambda leaf: leaf + 0.1, earlier.params)  # No bias is 0.
+    state = training.init(training.settings, KEY, problem(), earlier.replace(params=weights))
+    network = network_of(training, with_depth(state, depth))
+    assert int(network.info["depths"][PAIR]) == last
+    total = jaxarch.cost(network, problem()).total
+    assert close(network.info["cost"], total.effective.parameters / total.dense.parameters, 1e-5)
+
+
+@pytest.mark.long
 def test_widths_within_a_removed_block_are_reported_as_0():
     training = search()
     network = network_of(training, with_depth(started(training), 1))
