@@ -156,8 +156,8 @@ def chains_of(
             if branch is None:
                 raise ArgumentError(
                     f"depth: {start!r} is not known to be its shortcut once all its leaves are 0; give "
-                    "blocks x + f(x) whose shortcut has no leaves, and whose f ends in leaves that multiply "
-                    "it, such as a kernel and its bias, or the scale and bias of a norm"
+                    "blocks x + f(x) whose shortcut has no leaves, and whose f divides by none and ends in "
+                    "leaves that multiply it, such as a kernel and its bias, or the scale and bias of a norm"
                 )
             taken = {started[step] for step in branch.steps & started.keys()}
             if taken:

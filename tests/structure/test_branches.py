@@ -48,6 +48,10 @@ SCALED = {
         {"in"},
     ),
     "a quotient of what the inputs alone make": (lambda p, x: x + (x @ p["in"]) / (x * 1e-3), {"in"}),
+    "a quotient by a power of 0": (
+        lambda p, x: x + (x @ p["in"]) / jax.lax.integer_pow(p["scale"], 0),
+        {"in"},
+    ),
     "attention whose scores a mask joins": (
         lambda p, x: x + jax.nn.softmax((x @ p["in"]) @ x.T + x @ x.T) @ (x @ p["out"]),
         {"out"},
@@ -96,6 +100,9 @@ NOT_SHORTCUTS = {
     "a temperature": lambda p, x: x + jax.nn.softmax(x @ x.T / p["scale"][0, 0]) @ (x @ p["in"]),
     "an inverse": lambda p, x: x + (p["scale"] ** -1 * x) @ p["in"],
     "an inverse root": lambda p, x: x + (jax.lax.rsqrt(jnp.square(p["scale"])) * x) @ p["in"],
+    "a root of any power": lambda p, x: x + (jnp.abs(p["scale"]) ** -0.5 * x) @ p["in"],
+    "a remainder": lambda p, x: x + jax.lax.rem(x, p["scale"] + jnp.zeros_like(x)) @ p["in"],
+    "a sum with a kernel used twice": lambda p, x: x + (x @ p["in"] + jnp.tanh(x @ p["in"]) @ p["out"]),
     "a logarithm": lambda p, x: x + (jnp.log(jnp.abs(p["scale"])) * x) @ p["in"],
     "a kernel over its norm": lambda p, x: x + p["scale"] * (x @ (p["in"] / jnp.linalg.norm(p["in"]))),
     "a deviation": lambda p, x: x + (x @ p["in"]) / (1 + (x @ p["in"]).std(-1, keepdims=True)) * p["scale"],
