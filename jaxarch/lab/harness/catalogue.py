@@ -102,8 +102,7 @@ EXPERIMENTS = {
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),
     "theory.generalization": (
-        "certified against measured errors on new examples, of masks over signs and of weight-free "
-        "networks"
+        "certified against measured errors on new examples, of masks over signs and of weight-free networks"
     ),
     "theory.compression": (
         "Pick-to-Learn: errors certified by the few examples that a network is trained on, beside held-out "
