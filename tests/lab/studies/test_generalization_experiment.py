@@ -141,7 +141,7 @@ def test_pictures_smaller_than_a_window_are_refused():
 
 @pytest.fixture(scope="module")
 def colourful():
-    pictures = np.random.default_rng(0).integers(0, 256, (3, 16, 19, 3)).astype(np.uint8)
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 18, 19, 3)).astype(np.uint8)
     return pictures, *scattered(pictures)
 
 
@@ -160,9 +160,9 @@ def test_scattered_features_of_a_picture_depend_on_no_other_picture(colourful):
 
 
 @pytest.mark.long
-def test_columns_beyond_the_last_whole_window_have_no_scattered_features(colourful):
+def test_rows_and_columns_beyond_the_last_whole_window_have_no_scattered_features(colourful):
     pictures, features, _ = colourful
-    np.testing.assert_allclose(scattered(pictures[:, :, :16])[0], features, atol=1e-3)
+    np.testing.assert_allclose(scattered(pictures[:, :16, :16])[0], features, atol=1e-3)
 
 
 @pytest.mark.long
