@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 
 def float64() -> AbstractContextManager[None]:
@@ -33,6 +32,6 @@ def at_least_float32(dtype: Any) -> Any:
     return jnp.float32
 
 
-def widened(array: Array) -> Array:
-    """Convert an array to at least 32 bits: integers and booleans to float32."""
+def widened(array: Any) -> Any:
+    """Convert an array of JAX or NumPy to at least 32 bits: integers and booleans to float32."""
     return array.astype(at_least_float32(array.dtype))

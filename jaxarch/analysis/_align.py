@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, as_array, check_count, check_mapping, check_one_key, shown
-from jaxarch._internal.precision import at_least_float32
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, is_key, named_leaves
 from jaxarch.analysis._pair import checked_pair, function_and_trees
 from jaxarch.masks._sharding import beside
@@ -232,7 +232,7 @@ def _numbers(name: str, tree: PyTree) -> dict[str, np.ndarray]:
     for path, leaf in named_leaves(tree).items():
         if is_key(leaf) or jnp.issubdtype(leaf.dtype, jnp.integer):
             continue
-        numbers[path] = np.asarray(leaf).astype(at_least_float32(leaf.dtype))
+        numbers[path] = widened(np.asarray(leaf))
         if not np.isfinite(numbers[path]).all():
             raise ArgumentError(f"{name}: {path!r} has entries that are NaN or infinite")
     # The match does not depend on a network's scale, and products of large numbers would overflow.
@@ -282,7 +282,7 @@ def _drawn(tree: PyTree) -> PyTree:
     def like(leaf: Any) -> Any:
         if is_key(leaf) or not jnp.issubdtype(leaf.dtype, jnp.inexact) or not leaf.size:
             return leaf
-        numbers = np.asarray(leaf).astype(at_least_float32(leaf.dtype))
+        numbers = widened(np.asarray(leaf))
         scale = np.sqrt(np.mean(np.abs(numbers).astype(np.float64) ** 2)) or 1.0
         made = draw.normal(size=leaf.shape) * scale
         signed = np.iscomplexobj(numbers) or (numbers < 0).any() or not numbers.any()

@@ -19,7 +19,7 @@ from jaxarch._internal.errors import (
     is_traced,
     shown,
 )
-from jaxarch._internal.precision import at_least_float32
+from jaxarch._internal.precision import at_least_float32, widened
 from jaxarch._internal.trees import PyTree, named_leaves, raw_numbers
 from jaxarch.analysis._pair import checked_pair, examples_of
 from jaxarch.structure._tracing import hashable, traced
@@ -165,4 +165,4 @@ def _loss(first: PyTree, second: PyTree, place: Any, *batch: PyTree, loss: Calla
         return ((1 - t) * one.astype(wide) + t * other.astype(wide)).astype(one.dtype)
 
     made = loss(jax.tree.map(between, first, second), *batch)
-    return made.astype(at_least_float32(made.dtype))
+    return widened(made)

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, as_array, check_function, check_leaves, shown
-from jaxarch._internal.precision import at_least_float32
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree
 from jaxarch.analysis._pair import examples_of, function_and_trees
 from jaxarch.masks._sharding import automatic
@@ -289,8 +289,7 @@ def _centred(values: Array) -> tuple[Array, Array]:
     The scale is the largest of their sizes.
     """
     count = len(values)
-    rows = values.reshape(count, -1)
-    rows = rows.astype(at_least_float32(rows.dtype))
+    rows = widened(values.reshape(count, -1))
     largest = jnp.abs(rows).max()
     scale = jnp.where(largest > 0, largest, jnp.ones_like(largest))
     # HSIC_1 does not depend on the mean, whose rounding would hide small differences.

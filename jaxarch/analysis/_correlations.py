@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch._internal.errors import ArgumentError
-from jaxarch._internal.precision import at_least_float32
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree
 from jaxarch.analysis._pair import checked_pair, function_and_trees
 from jaxarch.masks._sharding import automatic
@@ -206,4 +206,4 @@ def _parts(rows: Any) -> Any:
     """Return real numbers in float32 or wider; imaginary parts come after the real parts."""
     if jnp.iscomplexobj(rows):
         rows = jnp.concatenate([rows.real, rows.imag], 1)
-    return rows.astype(at_least_float32(rows.dtype))
+    return widened(rows)

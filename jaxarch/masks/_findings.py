@@ -19,7 +19,7 @@ from jax import Array
 
 from jaxarch._internal.errors import ArgumentError
 from jaxarch._internal.order_statistics import count_dtype
-from jaxarch._internal.precision import at_least_float32
+from jaxarch._internal.precision import widened
 from jaxarch._internal.trees import PyTree, named_leaves
 
 TIED = 0.1
@@ -112,7 +112,7 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
     def others(array: Any) -> tuple[int, ...]:
         return tuple(range(1, array.ndim))
 
-    numbers = [scores.astype(at_least_float32(scores.dtype)) for scores, _, _ in arrays]
+    numbers = [widened(scores) for scores, _, _ in arrays]
     limits = [
         xp.min(xp.where(mask & ~xp.isnan(of), of, xp.inf), others(of), initial=xp.inf)
         for of, (_, mask, _) in zip(numbers, arrays, strict=True)

@@ -131,7 +131,8 @@ def proximal(
 
     def init(params: PyTree) -> ProximalState:
         leaves, _, _ = strengths(params)
-        mean = map_selected(lambda leaf: jnp.zeros(leaf.shape, _of_mean(leaf)), leaves)
+        # In half precision, a mean would lose the small share of each new gradient.
+        mean = map_selected(lambda leaf: jnp.zeros(leaf.shape, at_least_float32(leaf.dtype)), leaves)
         return ProximalState(mean, jnp.zeros((), jnp.int32), begun(inner, params))
 
     def update(
@@ -184,11 +185,6 @@ def _penalised(
         loss = extra["value_fn"]
         extra["value_fn"] = lambda params: loss(params) + penalty(params)
     return extra
-
-
-def _of_mean(leaf: Array) -> jnp.dtype:
-    """Return the dtype of a mean: half precision would lose the small share of each new gradient."""
-    return at_least_float32(leaf.dtype)
 
 
 def _lasting(theta: Array, mean: Array, gradient: Array, one: ArrayLike, group: ArrayLike) -> Array:

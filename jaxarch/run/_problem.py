@@ -246,12 +246,12 @@ class Problem:
             return loss(rows)
         whole = count // size * size
         # Recompute each block for its gradient, so that the blocks' intermediates are not all kept.
-        of_block = jax.checkpoint(lambda sum_, block: (sum_ + loss(block), None))
+        of_block = jax.checkpoint(lambda sum_, block: (sum_ + loss(block).astype(sum_.dtype), None))
         dtype = jax.eval_shape(loss, rows[:size]).dtype
         start = jnp.zeros((), _summed_in(dtype))
         total = jax.lax.scan(of_block, start, rows[:whole].reshape(-1, size))[0] * size
         if whole < count:
-            total = total + loss(rows[whole:]) * (count - whole)
+            total = total + loss(rows[whole:]).astype(total.dtype) * (count - whole)
         return (total / count).astype(dtype)
 
     def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:

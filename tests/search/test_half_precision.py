@@ -46,3 +46,11 @@ def test_a_search_under_strict_promotion_keeps_the_dtypes_of_the_weights(problem
     with jax.numpy_dtype_promotion("strict"):
         network = jax.eval_shape(strategy_of(name), keys()[0], problem)
     assert {leaf.dtype for leaf in jax.tree.leaves(network.params)} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_a_loss_in_half_precision_is_summed_over_batches_under_strict_promotion(problem):
+    params, state = problem.init(jax.random.key(0))
+    with jax.numpy_dtype_promotion("strict"):
+        in_batches = problem.objective(params, state, batch_size=15)
+    assert in_batches.dtype == jnp.bfloat16
+    np.testing.assert_allclose(in_batches, problem.objective(params, state), rtol=0.02)
