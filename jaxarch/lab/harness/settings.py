@@ -83,6 +83,7 @@ class TrainingSettings(ExperimentSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         self.check_each(check_count, "seeds", "batch_size")
+        check_room(self.seeds, 0)
         check_key("key", self.key)
 
     def seed_keys(self, stream: int = 1) -> Array:

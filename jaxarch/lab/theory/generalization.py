@@ -249,7 +249,11 @@ class Task(NamedTuple):
 def prepare(settings: Settings) -> Task:
     """Load the pictures and build the problems, from settings with defaults filled in."""
     images = load_images(settings.dataset)
-    x, kinds = _features(images, settings)
+    return _task(settings, images, *_features(images, settings))
+
+
+def _task(settings: Settings, images: Images, x: np.ndarray, kinds: Mapping[str, int]) -> Task:
+    """Build the problems from measured pictures."""
     rows = np.asarray(jax.random.permutation(settings.seed_keys(stream=0)[0], len(images.y)))
     if images.train < len(images.y):
         train, test = rows[rows < images.train], rows[rows >= images.train]
@@ -288,7 +292,7 @@ def _features(images: Images, settings: Settings) -> tuple[np.ndarray, dict[str,
         return oriented(images.x, settings.pool), {}
     pixels = pooled(images, settings.pool).x
     # Any scale of the pixels will do: without biases, it does not change a network's classes.
-    return pixels.astype(np.float32) / pixels.max(), {}
+    return pixels.astype(np.float32) / (pixels.max() or 1), {}
 
 
 def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, Any]]:
@@ -337,7 +341,10 @@ def _logit(share: float) -> float:
 
 def plan(settings: Settings) -> list[str]:
     """Describe the planned searches."""
-    task = prepare(settings)
+    images = load_images(settings.dataset)
+    # One picture stands for all: to measure each takes a minute, and a plan needs their shape alone.
+    x, kinds = _features(images._replace(x=images.x[:1]), settings)
+    task = _task(settings, images, np.broadcast_to(x, (len(images.y), *x.shape[1:])), kinds)
     chosen = list(searches(settings, 1))
     problem = next(iter(task.problems.values()))
     lines = [

@@ -25,7 +25,7 @@ LEVELS = 5
 """Levels of brightness of the cells of colours; each has three of red against green, three of blue."""
 REFERENCE = 1000
 """Number of made-up pictures by which features are centred and scaled."""
-LEAVES = 60
+ELLIPSES = 60
 """Ellipses in each of these."""
 LIMIT = 4.0
 """Largest absolute value of a feature, in standard deviations."""
@@ -72,7 +72,7 @@ def scattered(pictures: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         )
     height, width = (side - side % WINDOW for side in pictures.shape[1:3])
     pictures = pictures[:, :height, :width]
-    of_reference, kinds = _measured(_leaves(pictures.shape[1:]))
+    of_reference, kinds = _measured(_ellipses(pictures.shape[1:]))
     centre, spread = of_reference.mean(axis=0), of_reference.std(axis=0) + 1e-3
     found, _ = _measured(pictures)
     found -= centre
@@ -191,7 +191,7 @@ def _waves(maps: Array) -> tuple[Array, Array]:
     return found[:, 0, 0], jnp.stack([found[:, i, j] for i, j in slow], axis=1).reshape(count, -1)
 
 
-def _leaves(shape: tuple[int, ...]) -> np.ndarray:
+def _ellipses(shape: tuple[int, ...]) -> np.ndarray:
     """Make up pictures of ellipses in random places, sizes and colours, each in front of the one before."""
     height, width, colours = shape
     random = np.random.default_rng(0)
@@ -201,7 +201,7 @@ def _leaves(shape: tuple[int, ...]) -> np.ndarray:
         return random.uniform(low, high, (REFERENCE, 1, size)).astype(np.float32)
 
     made: np.ndarray = np.zeros((REFERENCE, *shape), np.float32)
-    for _ in range(LEAVES):
+    for _ in range(ELLIPSES):
         # Areas are as frequent at each scale, as in photographs: many small ellipses, and a few large ones.
         radius = np.minimum(1.5 / np.sqrt(drawn(0.002, 1)), 30)
         flat, angle = drawn(0.3, 1), drawn(0, math.pi)

@@ -90,7 +90,6 @@ class PictureSettings(TrainingSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_room(self.seeds, 0)
         self.check_each(check_count, "pool", "widths")
         self.check_each(check_positive, "width_factor")
         check_parent(self.model, self.widths, self.width_factor)
